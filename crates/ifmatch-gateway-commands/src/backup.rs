@@ -87,7 +87,7 @@ Exit codes:
   11   another process uses the backup folder
   130  stopped by a signal";
 
-/// The response of the gateway.
+/// The response of the gateway to a snapshot.
 #[derive(Deserialize)]
 struct TakenSnapshot {
     bodies: u64,
@@ -101,6 +101,7 @@ struct SnapshotCopy {
     /// The index of the snapshot.
     index: File,
     progress: Arc<CopyProgress>,
+    /// Keeps other processes from the backup.
     _lock: File,
 }
 
@@ -113,6 +114,7 @@ struct CopyProgress {
 }
 
 impl CopyProgress {
+    /// Returns the work that is done.
     fn done(&self) -> WorkDone {
         WorkDone {
             items: self.bodies.load(Relaxed),
@@ -239,6 +241,7 @@ fn is_within(folder: &Path, other: &Path) -> bool {
         .is_some_and(|(folder, other)| folder.starts_with(other))
 }
 
+/// Locks the folder for a backup, and creates it if it doesn't exist.
 fn lock(folder: &Path) -> Result<File, Error> {
     let failed = |error: io::Error| {
         Error::runtime(format!(
@@ -261,6 +264,7 @@ fn lock(folder: &Path) -> Result<File, Error> {
     }
 }
 
+/// Sends a request about the gateway's snapshot.
 async fn request<T: DeserializeOwned>(args: &BackupArgs, method: Method) -> Result<T, Error> {
     let GatewayArgs { url, connection } = &args.gateway;
     let url = url
@@ -284,8 +288,9 @@ impl SnapshotCopy {
     /// Copies bodies first, then replaces the index, and then removes bodies that it no longer has. After an interruption at
     /// any point, the backup is the earlier one or the new one. Returns `false` if a signal has stopped it.
     fn run(&self) -> Result<bool, Error> {
-        let bodies = self.list(&self.from)?;
-        let existing: HashSet<PathBuf> = self.list(&self.to)?.into_iter().collect();
+        create(&self.to.join("bodies"))?;
+        let bodies = list(&self.from)?;
+        let existing: HashSet<PathBuf> = list(&self.to)?.into_iter().collect();
         if !self.copy_bodies(&bodies, &existing)? {
             return Ok(false);
         }
@@ -345,28 +350,26 @@ impl SnapshotCopy {
             "another backup replaced or removed the snapshot in {from}. Run the command again."
         )))
     }
-
-    /// Returns the paths of all bodies, relative to a data folder.
-    fn list(&self, root: &Path) -> Result<Vec<PathBuf>, Error> {
-        let bodies = root.join("bodies");
-        let (mut found, mut folders) = (Vec::new(), vec![bodies.clone()]);
-        create(&self.to.join("bodies"))?;
-        while let Some(folder) = folders.pop() {
-            let failed = |error: io::Error| at(&folder, &error);
-            for entry in fs::read_dir(&folder).map_err(failed)? {
-                let entry = entry.map_err(failed)?;
-                if entry.file_type().map_err(failed)?.is_dir() {
-                    folders.push(entry.path());
-                } else if let Ok(relative) = entry.path().strip_prefix(root) {
-                    found.push(relative.to_owned());
-                }
-            }
-        }
-        Ok(found)
-    }
 }
 
-/// Copies a file durably.
+/// Returns the paths of all bodies, relative to their data folder.
+fn list(root: &Path) -> Result<Vec<PathBuf>, Error> {
+    let (mut found, mut folders) = (Vec::new(), vec![root.join("bodies")]);
+    while let Some(folder) = folders.pop() {
+        let failed = |error: io::Error| at(&folder, &error);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().map_err(failed)?.is_dir() {
+                folders.push(entry.path());
+            } else if let Ok(relative) = entry.path().strip_prefix(root) {
+                found.push(relative.to_owned());
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Copies a file durably. Returns its size in bytes.
 fn copy(from: &Path, to: &Path) -> Result<u64, Error> {
     // The error may be of either file.
     let failed = |error: io::Error| {
@@ -389,6 +392,7 @@ fn rename(from: &Path, to: &Path) -> Result<(), Error> {
     fs::rename(from, to).map_err(|error| at(to, &error))
 }
 
+/// Creates a folder unless it exists.
 fn create(folder: &Path) -> Result<(), Error> {
     match ifmatch_runtime::private_files::create_dir(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(at(folder, &error)),
@@ -396,12 +400,14 @@ fn create(folder: &Path) -> Result<(), Error> {
     }
 }
 
+/// Makes the names in a folder durable.
 fn sync(folder: &Path) -> Result<(), Error> {
     ifmatch_runtime::folders::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| at(folder, &error))
 }
 
+/// Returns the error of a command that can't use a file or a folder.
 fn at(path: &Path, error: &io::Error) -> Error {
     Error::runtime(format!(
         "can't use {}: {error}. Check its permissions and the free space.",
@@ -413,13 +419,14 @@ fn at(path: &Path, error: &io::Error) -> Error {
 mod tests {
     use super::*;
 
-    /// Creates a snapshot with one body.
+    /// Creates a snapshot with one body, whose name is also its content.
     fn snapshot(folder: &Path, name: &str) {
         fs::create_dir_all(folder.join("bodies/00")).unwrap();
         fs::write(folder.join("bodies/00").join(name), name).unwrap();
         fs::write(folder.join(INDEX), name).unwrap();
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_backup_is_outside_of_the_data_folder() {
         let root = tempfile::tempdir().unwrap();

@@ -43,7 +43,7 @@ Exit codes:
   1  no response, not ready, or stopping
   2  invalid flags";
 
-/// Time to answer.
+/// Timeout of the request.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command.

@@ -99,18 +99,15 @@ pub(crate) fn gateway_url(text: &str) -> Result<Url, String> {
     if let Some(url) = parse(text) {
         return Ok(url);
     }
-    let example = if text.contains("://") {
-        None
+    let is_address = text.contains([':', '.'])
+        && !text.contains("://")
+        && !text.starts_with(['.', '/', '~'])
+        && parse(&format!("http://{text}")).is_some();
+    Err(if is_address {
+        format!("did you mean http://{text}?")
     } else {
-        parse(&format!("http://{text}"))
-    };
-    let is_path = text.starts_with(['.', '/', '~']);
-    Err(
-        match example.filter(|_| text.contains([':', '.']) && !is_path) {
-            Some(_) => format!("did you mean http://{text}?"),
-            None => format!("write the URL of a gateway, such as {DEFAULT_URL}"),
-        },
-    )
+        format!("write the URL of a gateway, such as {DEFAULT_URL}")
+    })
 }
 
 /// Sends a request to an endpoint of a gateway, and returns its response, or the status and the detail of its refusal.
@@ -143,7 +140,7 @@ pub(crate) fn detail(body: &[u8]) -> String {
     problem["detail"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns the scheme and the address of a URL.
+/// Returns the scheme, the host and the port of a URL.
 pub(crate) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
@@ -209,7 +206,7 @@ pub(crate) fn explained(url: &str, text: &str) -> String {
     }
 }
 
-/// Access to a server.
+/// Access to the server or the store of a URL.
 #[derive(Args)]
 pub(crate) struct RemoteArgs {
     #[command(flatten)]
@@ -262,6 +259,7 @@ impl RemoteArgs {
     }
 }
 
+/// Parses a header field, for a flag.
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let wrong = || "write NAME: VALUE, such as 'x-ms-blob-type: BlockBlob'".to_owned();
     let (name, value) = text.split_once(':').ok_or_else(wrong)?;

@@ -34,7 +34,7 @@ enum LeaseCommand {
         prefix: String,
 
         #[command(flatten)]
-        options: Options,
+        options: LeaseOptions,
     },
     /// Show the lease of one blob or container.
     #[command(after_help = SHOW_EXAMPLES)]
@@ -43,7 +43,7 @@ enum LeaseCommand {
         path: String,
 
         #[command(flatten)]
-        options: Options,
+        options: LeaseOptions,
     },
     /// Break a lease without its ID, for example after its holder crashed.
     #[command(after_help = BREAK_EXAMPLES)]
@@ -56,13 +56,13 @@ enum LeaseCommand {
         period: Option<u8>,
 
         #[command(flatten)]
-        options: Options,
+        options: LeaseOptions,
     },
 }
 
-/// Options for the connection to the gateway.
+/// Options of all lease commands.
 #[derive(Args)]
-struct Options {
+struct LeaseOptions {
     #[command(flatten)]
     gateway: GatewayArgs,
 
@@ -113,7 +113,7 @@ pub fn run(lease: &LeaseArgs) -> Result<(), Error> {
             }
             LeaseCommand::Show { path, options } => {
                 let lease = options.client()?.get(&target(path)?).await?;
-                options.print(&one(&lease), &lease)
+                options.print(&details(&lease), &lease)
             }
             LeaseCommand::Break {
                 path,
@@ -122,13 +122,14 @@ pub fn run(lease: &LeaseArgs) -> Result<(), Error> {
             } => {
                 let command = json!({ "action": "break", "period": period });
                 let lease = options.client()?.post(&target(path)?, &command).await?;
-                options.print(&one(&lease), &lease)
+                options.print(&details(&lease), &lease)
             }
         }
     })
 }
 
-async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
+/// Prints all leases, a row or an object each.
+async fn list(options: &LeaseOptions, prefix: &str) -> Result<(), Error> {
     let client = options.client()?;
     let mut after = None;
     let mut found = false;
@@ -155,7 +156,8 @@ async fn list(options: &Options, prefix: &str) -> Result<(), Error> {
     }
 }
 
-impl Options {
+impl LeaseOptions {
+    /// Returns a client of the gateway.
     fn client(&self) -> Result<LeaseClient, Error> {
         let GatewayArgs { url, connection } = &self.gateway;
         Ok(LeaseClient {
@@ -164,7 +166,8 @@ impl Options {
         })
     }
 
-    fn print(&self, text: &str, json: &serde_json::Value) -> Result<(), Error> {
+    /// Prints a lease in the form that was asked for.
+    fn print(&self, text: &str, json: &Value) -> Result<(), Error> {
         if self.json {
             print_line(&json.to_string())
         } else {
@@ -173,6 +176,7 @@ impl Options {
     }
 }
 
+/// Parses the path of a container or a blob, with or without a slash before it.
 fn target(path: &str) -> Result<LeaseTarget, Error> {
     let path = path.strip_prefix('/').unwrap_or(path);
     LeaseTarget::new(path).map_err(|error| {
@@ -282,7 +286,7 @@ impl LeaseClient {
         })
     }
 
-    /// Returns the URL of the API, or of a lease.
+    /// Returns the URL of the listing, or of a lease.
     fn url(&self, target: Option<&LeaseTarget>) -> Result<Url, Error> {
         let target = target.map(ToString::to_string);
         let segments: Vec<_> = target.iter().flat_map(|target| target.split('/')).collect();
@@ -322,8 +326,8 @@ fn row(lease: &Value) -> String {
     )
 }
 
-/// Returns all fields of one lease.
-fn one(lease: &Value) -> String {
+/// Returns all fields of one lease, a line each.
+fn details(lease: &Value) -> String {
     let lines = [
         ("path", printable(text(lease, "path"))),
         ("state", printable(text(lease, "state"))),
@@ -339,10 +343,12 @@ fn one(lease: &Value) -> String {
         .join("\n")
 }
 
+/// Returns a field of a lease, or `-` if it has none.
 fn text<'a>(lease: &'a Value, name: &str) -> &'a str {
     lease[name].as_str().unwrap_or("-")
 }
 
+/// Returns the time until a lease stops locking.
 fn remaining(lease: &Value) -> String {
     match (text(lease, "state"), lease["remaining"].as_u64()) {
         ("leased" | "breaking", Some(seconds)) => format!("{seconds}s"),
@@ -351,6 +357,7 @@ fn remaining(lease: &Value) -> String {
     }
 }
 
+/// Returns the time for which a lease is acquired or renewed.
 fn duration(lease: &Value) -> String {
     match lease["duration"].as_u64() {
         Some(seconds) => format!("{seconds}s"),
@@ -401,15 +408,16 @@ mod tests {
     #[test]
     fn infinite_and_absent_leases_are_shown() {
         let endless = json!({ "path": "docs", "state": "leased", "infinite": true, "duration": null, "remaining": null, "token": 1 });
-        assert!(one(&endless).contains("no end") && one(&endless).contains("infinite"));
+        assert!(details(&endless).contains("no end") && details(&endless).contains("infinite"));
         let none = json!({ "path": "docs", "state": "available", "infinite": false, "duration": null, "remaining": null, "token": null });
-        assert_eq!(one(&none).matches('-').count(), 4, "{}", one(&none));
+        let shown = details(&none);
+        assert_eq!(shown.matches('-').count(), 4, "{shown}");
     }
 
     #[test]
     fn control_characters_are_escaped() {
         let lease = json!({ "path": "docs/a\u{1b}[2J", "state": "leased", "holder": "b\u{1b}[2J" });
-        for shown in [row(&lease), one(&lease)] {
+        for shown in [row(&lease), details(&lease)] {
             assert!(shown.contains("docs/a\\u{1b}[2J"), "{shown:?}");
             assert!(shown.contains("b\\u{1b}[2J"), "{shown:?}");
         }

@@ -27,7 +27,9 @@ pub(crate) struct ProgressDisplay {
     started: Instant,
     total: WorkDone,
     form: DisplayForm,
+    /// When to show the progress.
     ticks: Interval,
+    /// Asks for a line.
     report: AskedSignal,
     stop: StopSignals,
 }
@@ -41,9 +43,13 @@ pub(crate) struct WorkDone {
     pub(crate) bytes: u64,
 }
 
+/// How progress is shown.
 enum DisplayForm {
+    /// On a terminal.
     Bar(ProgressBar),
+    /// As text on stderr.
     Lines,
+    /// As status lines on stdout.
     Json,
 }
 
@@ -55,10 +61,12 @@ impl ProgressDisplay {
     /// Fails if the system refuses to handle signals.
     pub(crate) fn start(total: WorkDone, as_json: bool) -> Result<Self, Error> {
         let failed = |error| Error::runtime(format!("can't handle signals: {error}"));
-        let (form, every) = match () {
-            () if as_json => (DisplayForm::Json, JSON),
-            () if stderr().is_terminal() => (DisplayForm::Bar(bar(total.bytes)), BAR),
-            () => (DisplayForm::Lines, LINE),
+        let (form, every) = if as_json {
+            (DisplayForm::Json, JSON)
+        } else if stderr().is_terminal() {
+            (DisplayForm::Bar(bar(total.bytes)), BAR)
+        } else {
+            (DisplayForm::Lines, LINE)
         };
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -123,7 +131,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Moves the bar, or prints a line, which is `asked` for beside a bar.
+    /// Moves the bar, or prints a line, above a bar only if it is `asked` for.
     fn show(&self, done: WorkDone, asked: bool) -> Result<(), Error> {
         match &self.form {
             DisplayForm::Json => return print_line(&self.status(done)),
@@ -134,6 +142,7 @@ impl ProgressDisplay {
         Ok(())
     }
 
+    /// Returns the progress as a status line.
     fn status(&self, done: WorkDone) -> String {
         json!({
             "message": "status",
@@ -146,6 +155,7 @@ impl ProgressDisplay {
         .to_string()
     }
 
+    /// Returns the progress as text: what is done, the rate, and the time left.
     fn line(&self, done: WorkDone) -> String {
         let seconds = self.elapsed().as_secs().max(1);
         let rate = done.bytes / seconds;
@@ -168,6 +178,7 @@ impl ProgressDisplay {
     }
 }
 
+/// Returns a bar for this number of bytes.
 fn bar(bytes: u64) -> ProgressBar {
     let template = "{wide_bar} {percent:>3}% {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     let style =

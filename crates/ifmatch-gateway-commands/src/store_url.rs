@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use ifmatch_blob_objects::{BackingStore, OpenError, OpenErrorKind};
 use ifmatch_client::{Cause, Objects};
-
 use ifmatch_gateway_config::error::Error;
 
 /// An object, or a folder of objects, for the library of clients.

@@ -1,12 +1,11 @@
-//! Output on terminals: colours and the banner.
+//! Output on terminals: lines, colours, text of others, and the banner.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write, stdout};
 
-use serde_json::json;
-
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::settings::LogFormat;
+use serde_json::json;
 
 /// Escape sequences for styles, which are empty without colours.
 #[derive(Clone, Copy)]
@@ -42,7 +41,7 @@ impl TextStyle {
     }
 }
 
-/// Returns a number with its noun.
+/// Returns a number with its noun, such as "1 body" or "2 bodies".
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
@@ -123,6 +122,7 @@ fn print_objects(
     Ok(())
 }
 
+/// Prints the name and the version of the program.
 fn print_title(out: &mut dyn Write, style: TextStyle) -> io::Result<()> {
     writeln!(
         out,

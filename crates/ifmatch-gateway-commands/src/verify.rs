@@ -149,12 +149,14 @@ struct VerifyRun {
     display: ProgressDisplay,
     /// File with the state of an unfinished run.
     state: PathBuf,
+    /// When the state was saved last.
     saved: Instant,
     /// Number of damaged bodies so far, with those of the run that this one continues.
     losses: u64,
 }
 
 impl VerifyRun {
+    /// Opens the folder, and continues an interrupted run if asked to.
     async fn start(args: &VerifyArgs) -> Result<Self, Error> {
         let opened = if args.accept_rollback {
             Verification::open_rolled_back(&args.data).await
@@ -406,6 +408,7 @@ fn bodies(number: u64) -> String {
     counted(number, "body", "bodies")
 }
 
+/// Returns the error of a command for a folder that can't be used.
 fn failed(error: &OpenError) -> Error {
     match error.kind() {
         OpenErrorKind::InUse => Error::in_use(error.to_string()),

@@ -8,9 +8,10 @@ use super::proxy_settings::ProxySettings;
 use super::settings::Settings;
 use super::{S3, TABLES};
 
+/// Tells whether a setting is set.
 type IsSet = fn(&Settings) -> bool;
 
-/// The settings of `ifmatch serve` that make no sense for a proxy.
+/// The settings of `ifmatch serve` that make no sense for a proxy: the id of each argument, and whether it is set.
 pub const OF_STORAGE: [(&str, IsSet); 12] = [
     ("data", |settings| settings.data.is_some()),
     ("store", |settings| settings.store.is_some()),

@@ -26,7 +26,7 @@ const ROUTE: &str = "[[proxy.route]]";
 
 /// Describes an error and its position. Shows the line if its key isn't secret.
 pub(crate) fn describe(text: &str, error: &Error) -> String {
-    without_types(described(text, error))
+    without_types(with_position(text, error))
 }
 
 /// Replaces the names of number types at the end of a message, which mean nothing to an operator.
@@ -47,7 +47,8 @@ fn without_types(message: String) -> String {
     }
 }
 
-fn described(text: &str, error: &Error) -> String {
+/// Returns a message with its line, and the column if the error has one.
+fn with_position(text: &str, error: &Error) -> String {
     let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
         return error.message().to_owned();
     };
@@ -111,6 +112,8 @@ fn line_in_route(table: &str, message: &str) -> Option<usize> {
 
 /// Smallest similarity of two names for a suggestion: one wrong or two swapped letters of eight.
 const SIMILAR: f64 = 0.8;
+/// Number of known keys from which an error doesn't list them. The keys of a route are fewer.
+const MANY: usize = 20;
 
 /// Returns the message about an unknown key with a suggestion in place of the long list of known ones, if there is one.
 fn suggestion(message: &str) -> String {
@@ -138,8 +141,7 @@ fn suggestion(message: &str) -> String {
         .max_by(|one, other| similarity(one).total_cmp(&similarity(other)));
     match nearest.filter(|name| similarity(name) >= SIMILAR) {
         Some(name) => format!("unknown setting `{unknown}`. Did you mean `{name}`?"),
-        // The names of a route are few.
-        None if expected.len() < 20 => message.to_owned(),
+        None if expected.len() < MANY => message.to_owned(),
         None => {
             format!(
                 "unknown setting `{unknown}`. `ifmatch help serve` and `ifmatch help proxy` list all settings."

@@ -15,8 +15,7 @@ use crate::access::accounts::{self, AccountSetting};
 use crate::error::Error;
 
 pub use pem::TlsFiles;
-pub use server::{CacheConfig, ServerConfig};
-pub use server::{S3, TABLES};
+pub use server::{CacheConfig, S3, ServerConfig, TABLES};
 
 pub mod access;
 pub mod address;
@@ -127,7 +126,7 @@ impl Config {
     pub fn from_settings(settings: Settings) -> Result<Self, Error> {
         let tables = OptionalListener::new(settings.listen_tables, TABLES);
         let s3 = OptionalListener::new(settings.listen_s3, S3);
-        let blobs = || {
+        let of_blobs = || {
             settings
                 .listen
                 .iter()
@@ -137,9 +136,9 @@ impl Config {
         let optional = [tables.address, s3.address, console_address(&settings)]
             .into_iter()
             .flatten();
-        let exposure = Exposure::of(blobs().chain(optional));
+        let exposure = Exposure::of(of_blobs().chain(optional));
         let (access, accounts) = credentials(&settings, exposure)?;
-        if let Exposure::Network(address) = Exposure::of(blobs())
+        if let Exposure::Network(address) = Exposure::of(of_blobs())
             && access.is_open()
         {
             return Err(exposed(address));
@@ -236,12 +235,13 @@ fn credentials(settings: &Settings, exposure: Exposure) -> Result<(Access, Accou
 }
 
 /// Parses `--register`, here since clap would show the password of a wrong one.
-fn register_url(url: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
+fn parse_register(url: Option<&str>) -> Result<Option<RegisterUrl>, Error> {
     url.map(str::parse).transpose()
 }
 
+/// Returns where the blobs and their records are.
 fn storage(settings: &Settings) -> Result<Storage, Error> {
-    let register = register_url(settings.register.as_deref())?;
+    let register = parse_register(settings.register.as_deref())?;
     match (settings.data.clone(), settings.store.clone(), register) {
         (None, None, _) => Err(Error::usage(
             "no storage. Set --data DIR for a folder on this machine, or --store URL for an object store.",
@@ -301,7 +301,7 @@ fn is_url(data: &Path) -> bool {
 /// Refuses a register for the index of a bucket if it ends before the bucket does.
 ///
 /// # Errors
-/// The register is in memory, and the bucket isn't.
+/// Fails if the register is in memory, and the bucket isn't.
 pub fn check_index(url: &str, register: &RegisterUrl) -> Result<(), Error> {
     if matches!(register.engine(), register_url::Engine::Memory) && !url.starts_with("memory:") {
         return Err(needs_register(url));
@@ -309,6 +309,7 @@ pub fn check_index(url: &str, register: &RegisterUrl) -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns the error for a bucket whose index has no lasting register.
 fn needs_register(url: &str) -> Error {
     Error::usage(format!(
         "--data {} needs a register that outlasts this process, for the index. Set --register postgres://USER@HOST/DATABASE or \
@@ -332,6 +333,7 @@ fn max_waits(settings: &Settings) -> Result<usize, Error> {
     }
 }
 
+/// Returns the cache in front of an object store, if it is enabled.
 fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     let cache = CacheConfig::new(settings, ByteSize::from_bytes(0))?;
     if cache.is_some()
@@ -346,6 +348,7 @@ fn cache(settings: &Settings) -> Result<Option<CacheConfig>, Error> {
     Ok(cache)
 }
 
+/// Returns the error for a gateway that other machines could use without credentials.
 fn exposed(listen: ListenAddress) -> Error {
     Error::usage(format!(
         "other machines can reach {listen}, so credentials are required. Set --write-token-file (and --read-token-file), or \

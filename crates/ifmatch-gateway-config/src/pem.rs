@@ -64,6 +64,7 @@ impl PemFile<'_> {
         }
     }
 
+    /// Reads the first private key.
     fn private_key(self) -> Result<PrivateKeyDer<'static>, Error> {
         PrivateKeyDer::from_pem_file(self.path).map_err(|error| {
             if self.is_encrypted() {
@@ -89,6 +90,7 @@ impl PemFile<'_> {
         .any(|sign| text.contains(sign))
     }
 
+    /// Returns the error for a file that can't be read or parsed.
     fn unreadable(self, what: &str, error: &pem::Error) -> Error {
         let Self { flag, path } = self;
         match error {
@@ -108,6 +110,7 @@ impl PemFile<'_> {
         }
     }
 
+    /// Returns the error for a file without a certificate or a key.
     fn lacks(self, what: &str) -> Error {
         let problem = format!(
             "{} contains no {what} in PEM format. Check the file.",
@@ -139,14 +142,14 @@ pub(crate) fn certified_key(cert: PemFile<'_>, key: PemFile<'_>) -> Result<Certi
     })
 }
 
-/// Adds the certificates in `settings` to `builder`. `secure` states if any upstream uses TLS.
+/// Adds the certificates in `settings` to `builder`. `is_secure` states if any upstream uses TLS.
 ///
 /// # Errors
 /// Fails if a file can't be used, if no upstream uses TLS, or if one of two flags is missing.
 pub(super) fn configure_upstreams(
     mut builder: ProxyBuilder,
     settings: &ProxySettings,
-    secure: bool,
+    is_secure: bool,
 ) -> Result<ProxyBuilder, Error> {
     let (cert, key) = (
         settings.upstream_client_cert.as_deref(),
@@ -157,7 +160,7 @@ pub(super) fn configure_upstreams(
         ("--upstream-client-cert", cert.is_some()),
         ("--upstream-client-key", key.is_some()),
     ];
-    if let Some((flag, _)) = flags.into_iter().find(|(_, set)| *set && !secure) {
+    if let Some((flag, _)) = flags.into_iter().find(|(_, is_set)| *is_set && !is_secure) {
         return Err(Error::setting(
             flag,
             "needs an upstream with TLS. Write https:// in --upstream.",
@@ -190,6 +193,7 @@ pub(super) fn configure_upstreams(
     }
 }
 
+/// Reads the certificate authorities in the file of `--upstream-ca`.
 fn roots(path: &Path) -> Result<RootCertStore, Error> {
     let flag = "--upstream-ca";
     let mut roots = RootCertStore::empty();

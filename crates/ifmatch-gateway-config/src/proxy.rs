@@ -124,6 +124,7 @@ impl ProxyConfig {
     }
 }
 
+/// Returns the guard of writes, if it is enabled.
 fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guard>, Error> {
     if !settings.guard_writes {
         return match register {
@@ -134,7 +135,7 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
             )),
         };
     }
-    let register = super::register_url(register)?.filter(|url| *url.engine() != Engine::Memory);
+    let register = super::parse_register(register)?.filter(|url| *url.engine() != Engine::Memory);
     if settings
         .route
         .iter()
@@ -145,8 +146,8 @@ fn guard(settings: &ProxySettings, register: Option<&str>) -> Result<Option<Guar
     Ok(Some(Guard { register }))
 }
 
-/// The guard gives up a write after `--answer-timeout`. A route that waits longer would let another write begin in the
-/// meantime.
+/// Returns the error for a route with a timeout of its own. The guard gives up a write after `--answer-timeout`, so a route that waits
+/// longer would let another write begin in the meantime.
 pub fn guarded_timeout() -> Error {
     Error::setting(
         "--guard-writes",
@@ -154,6 +155,7 @@ pub fn guarded_timeout() -> Error {
     )
 }
 
+/// Returns the proxies that purges are for.
 fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConfig, Error> {
     let is_set = settings.purge_register.is_some() || !settings.purge_peer.is_empty();
     if is_set && cache.is_some_and(|cache| cache.bytes() == 0) {
@@ -176,7 +178,7 @@ fn purges(settings: &ProxySettings, cache: Option<ByteSize>) -> Result<PurgeConf
         })
     };
     match (
-        super::register_url(settings.purge_register.as_deref())?,
+        super::parse_register(settings.purge_register.as_deref())?,
         &settings.purge_peer[..],
     ) {
         (None, []) => Ok(PurgeConfig::Alone),
@@ -272,6 +274,7 @@ fn heuristic(settings: &ProxySettings) -> Option<Heuristic> {
     (guesses || default.is_some() || errors.is_some()).then_some(heuristic)
 }
 
+/// Rejects the settings of `ifmatch serve`.
 fn reject_storage(settings: &Settings) -> Result<(), Error> {
     match arguments::OF_STORAGE
         .iter()
@@ -285,6 +288,7 @@ fn reject_storage(settings: &Settings) -> Result<(), Error> {
     }
 }
 
+/// Returns the routes, with `--upstream` as the one of `/`.
 fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
     let mut routes: Vec<Route> = settings.route.iter().map(|route| route.0.clone()).collect();
     if !settings.upstream.is_empty() {
@@ -297,6 +301,7 @@ fn routes(settings: &ProxySettings) -> Result<Vec<Route>, Error> {
     Ok(routes)
 }
 
+/// Returns the proxy with its routes and upstreams.
 fn builder(
     settings: &ProxySettings,
     routes: &[Route],

@@ -25,8 +25,8 @@ pub struct ProxySettings {
     /// Server to forward requests to. Repeatable.
     ///
     /// A URL has the scheme http, https or h2c (HTTP/2 without TLS), a host, and optionally a port and a path. Several
-    /// servers, which may also be separated by commas, take turns. Options follow the URL after spaces: `weight=N` gives a server N times the
-    /// requests, and `backup` uses it only while no other is available:
+    /// servers, which may also be separated by commas, take turns. Options follow the URL after spaces: `weight=N` gives a server N
+    /// times the requests, and `backup` uses it only while no other is available:
     ///
     /// `--upstream 'http://10.0.0.7:80 weight=3,http://10.0.0.8:80 backup'`
     #[arg(

@@ -158,8 +158,8 @@ impl Route {
         Ok(route.response_fields(self.response_headers.parse(Messages::Responses)?))
     }
 
-    /// Returns what the layers in front do for the route, if anything, given the changes to its requests. The cache decides by the fields that the
-    /// upstream gets from clients.
+    /// Returns what the layers in front do for the route, if anything, given the changes to its requests. The cache decides by the fields
+    /// that the upstream gets from clients.
     fn in_front(&self, requests: &FieldRules) -> Result<Option<InFront>, InvalidUpstream> {
         let rules = ResourceRules {
             unsent: requests.replaced().cloned().collect(),
@@ -188,8 +188,8 @@ impl Route {
             .unwrap_or_else(|| self.upstream.join(", "))
     }
 
-    /// Checks a route of the file, so an error has its line: that with what the message quotes, or with the key that it begins
-    /// with.
+    /// Checks a route of the file, so an error has its line: the one with what the message quotes, or with the key that it
+    /// begins with.
     fn check(&self) -> Result<(), String> {
         if self.upstream.is_empty() == self.redirect.is_none() {
             return Err("set either upstream or redirect, not both".to_owned());
@@ -244,6 +244,7 @@ impl Route {
 }
 
 impl HeaderRules {
+    /// Returns the rules for the proxy, in their order.
     fn parse(&self, messages: Messages) -> Result<FieldRules, InvalidUpstream> {
         let rules = self
             .remove

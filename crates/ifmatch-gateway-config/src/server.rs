@@ -22,7 +22,7 @@ pub struct ServerConfig {
     pub settings: Settings,
     /// Address of the console, if there is one.
     pub console: OptionalListener,
-    /// Certificates and keys. None if the gateway speaks no TLS.
+    /// Certificates and keys. Empty if the server speaks no TLS.
     pub tls: Vec<TlsFiles>,
     /// Access by tokens.
     pub access: Access,
@@ -87,7 +87,7 @@ impl ServerConfig {
         })
     }
 
-    /// Returns the scheme of its URLs.
+    /// Returns the scheme of the server's URLs.
     pub fn scheme(&self) -> &'static str {
         if self.tls.is_empty() { "http" } else { "https" }
     }
@@ -168,6 +168,7 @@ fn console(settings: &Settings, access: &Access) -> Result<OptionalListener, Err
     }
 }
 
+/// Returns the certificates, each with its key.
 fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
     let (certs, keys) = (&settings.tls_cert, &settings.tls_key);
     match (certs.len(), keys.len()) {
@@ -200,6 +201,7 @@ fn tls_files(settings: &Settings) -> Result<Vec<TlsFiles>, Error> {
     }
 }
 
+/// Returns the limits on clients.
 fn limits(settings: &Settings) -> Result<ServerLimits, Error> {
     let header_size = settings.max_header_size;
     if header_size.bytes() < MIN_HEADER_SIZE || u32::try_from(header_size.bytes()).is_err() {
@@ -231,7 +233,7 @@ fn limits(settings: &Settings) -> Result<ServerLimits, Error> {
     })
 }
 
-/// Parses an optional per-client limit.
+/// Requires a limit per client to be greater than zero, if it is set.
 fn per_client(value: Option<u32>, flag: &str) -> Result<Option<u32>, Error> {
     value.map(|count| at_least_one(count, flag)).transpose()
 }
@@ -262,18 +264,18 @@ const TRACES_PATH: &str = "/v1/traces";
 ///
 /// # Errors
 /// Names the variable without a usable URL, and doesn't show its value, which may contain a password.
-pub(crate) fn collector(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Url>, Error> {
+fn collector(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Url>, Error> {
     let variable = |name| variable(name).filter(|value| !value.is_empty());
     if variable("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
         return Ok(None);
     }
     if let Some(exact) = variable(EXACT) {
-        return parse(EXACT, &exact).map(Some);
+        return collector_url(EXACT, &exact).map(Some);
     }
     let Some(base) = variable(BASE) else {
         return Ok(None);
     };
-    let mut url = parse(BASE, &base)?;
+    let mut url = collector_url(BASE, &base)?;
     let path = format!("{}{TRACES_PATH}", url.path().trim_end_matches('/'));
     url.set_path(&path);
     Ok(Some(url))
@@ -284,7 +286,8 @@ const EXACT: &str = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
 /// The variable with the URL of the collector.
 const BASE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-fn parse(source: &str, text: &str) -> Result<Url, Error> {
+/// Parses the URL in the variable `source`.
+fn collector_url(source: &str, text: &str) -> Result<Url, Error> {
     let url = Url::parse(text)
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https"));

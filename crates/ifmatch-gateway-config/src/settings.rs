@@ -10,8 +10,7 @@ use serde::Deserialize;
 
 use super::address::{ListenAddress, OptionalAddress};
 use super::proxy_settings::ProxySettings;
-use super::units::{ByteSize, Span};
-use super::units::{deserialize_by_from_str, one_or_many};
+use super::units::{ByteSize, Span, deserialize_by_from_str, one_or_many};
 use super::{arguments, config_error};
 use crate::access::accounts::AccountSetting;
 use crate::error::Error;
@@ -525,7 +524,7 @@ impl From<LogFormat> for AccessLogFormat {
     }
 }
 
-/// Some of the settings are secret.
+/// Shows no values, since some are secret.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings").finish_non_exhaustive()

@@ -17,6 +17,7 @@ use crate::text::Text;
 /// Flags and variables, and the text of the file, which is empty without a file.
 pub struct Sources<'a> {
     given: &'a ArgMatches,
+    /// The path of the file.
     name: String,
     text: String,
 }
@@ -207,6 +208,7 @@ pub fn not_reloaded(started: &[InForce], now: &[InForce]) -> Vec<String> {
         .collect()
 }
 
+/// Hashes a value, to compare it with one of the same process.
 fn hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -337,7 +339,7 @@ mod tests {
             listed
                 .iter()
                 .find(|setting| setting.name == name)
-                .map(|s| (&*s.value.0, &*s.source.0))
+                .map(|setting| (&*setting.value.0, &*setting.source.0))
         };
         for (name, expected) in [
             ("--data", Some(("/d", "flag"))),

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
-/// Characters that stay as they are in a segment of a path, and in a parameter of a query.
+/// ASCII characters that are encoded in a segment of a path, and in a parameter of a query: all but the unreserved ones (RFC 3986 §2.3).
 pub const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')

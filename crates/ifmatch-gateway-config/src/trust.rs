@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use http::HeaderMap;
+use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client};
 use url::Url;
 
@@ -12,6 +13,7 @@ use crate::error::Error;
 
 /// Maximum time to connect.
 const CONNECT: Duration = Duration::from_secs(10);
+
 /// The certificates to trust, by default the system's.
 #[derive(Args, Default)]
 pub struct Trust {
@@ -33,10 +35,10 @@ impl Trust {
     ) -> Result<Client, Error> {
         // Fails if the process already has a provider.
         let _installed = rustls::crypto::ring::default_provider().install_default();
-        let mut http = reqwest::Client::builder()
+        let mut http = Client::builder()
             .connect_timeout(CONNECT)
-            .redirect(reqwest::redirect::Policy::none());
-        http = http.default_headers(fields);
+            .redirect(Policy::none())
+            .default_headers(fields);
         if let Some(timeout) = timeout {
             http = http.timeout(timeout);
         }

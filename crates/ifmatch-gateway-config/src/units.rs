@@ -45,7 +45,7 @@ pub struct Span(Duration);
 #[error("{0}")]
 pub struct InvalidQuantity(String);
 
-/// Units in the order in which they are tried for display: the first one that divides the size is used.
+/// Units of sizes, in the order in which they are tried for display: the first one that divides the size is used.
 const SIZES: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -58,6 +58,7 @@ const SIZES: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
+/// Units of durations, in milliseconds.
 const SPANS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
 impl ByteSize {
@@ -128,7 +129,7 @@ impl FromStr for Span {
     }
 }
 
-/// Splits `64 KiB` into 64 and `KiB`.
+/// Splits `64 KiB` into 64 and `KiB`. There is no number if it is malformed or too large.
 fn split(text: &str) -> (Option<u64>, &str) {
     let text = text.trim();
     let end = text
@@ -137,6 +138,7 @@ fn split(text: &str) -> (Option<u64>, &str) {
     (text[..end].parse().ok(), text[end..].trim_start())
 }
 
+/// Returns the size of a unit, in any case.
 fn factor(units: &[(&str, u64)], unit: &str) -> Option<u64> {
     units
         .iter()

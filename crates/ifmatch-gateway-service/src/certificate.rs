@@ -12,7 +12,7 @@ use x509_cert::ext::pkix::{BasicConstraints, SubjectAltName};
 
 use crate::metrics;
 
-/// Time before the end of a certificate in which it should have been renewed, unless a third of its lifetime is less.
+/// Time before the end of a certificate at which it should have been renewed, unless a third of its lifetime is less.
 const SOON: Duration = Duration::from_hours(14 * 24);
 
 /// The time for which the chain of certificates in a file is valid, since 1970, and whether it fits a server.
@@ -49,7 +49,7 @@ impl Validity {
         })
     }
 
-    /// Publishes the end as a metric, and logs it, as a warning if it has passed or is near.
+    /// Publishes the end as a metric, and logs it, or a warning if the certificate has a problem.
     pub(crate) fn announce(&self) {
         metrics::set_certificate_end(&self.file, self.end);
         if let Some(problem) = self.problem() {
@@ -63,16 +63,17 @@ impl Validity {
         }
     }
 
-    /// Removes the metric of a certificate that is no longer used.
+    /// Sets the metric of a certificate that is no longer used to zero.
     pub(crate) fn withdraw(&self) {
         metrics::set_certificate_end(&self.file, Duration::ZERO);
     }
 
-    /// Returns the file, the time at which it should have been renewed, and the end of the time, since 1970.
+    /// Returns the file, when the certificate should have been renewed, and when it ends, since 1970.
     pub(crate) fn end(&self) -> (String, Duration, Duration) {
         (self.file.clone(), self.renewal(), self.end)
     }
 
+    /// Returns when the certificate should have been renewed, since 1970.
     fn renewal(&self) -> Duration {
         let lifetime = self.end.saturating_sub(self.begin);
         self.end.saturating_sub(SOON.min(lifetime / 3))
@@ -83,6 +84,7 @@ impl Validity {
         self.problem_at(Duration::from_micros(SystemClock.wall().micros()))
     }
 
+    /// Returns what is wrong at `now`, since 1970.
     fn problem_at(&self, now: Duration) -> Option<String> {
         let problem = if now >= self.end {
             format!("expired on {}: clients refuse it", date(self.end))

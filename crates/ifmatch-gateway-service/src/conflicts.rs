@@ -60,6 +60,7 @@ impl RequestAttempt {
         host: impl FnOnce() -> Option<String>,
     ) -> Option<Box<Self>> {
         let headers = request.headers();
+        // `If-Match` and `If-Unmodified-Since` can lead to 412.
         if request.method().is_safe()
             && !HEADERS[..2]
                 .iter()
@@ -115,7 +116,7 @@ pub(crate) struct WorstPath {
     pub(crate) path: Text,
     /// The number of its conflicts.
     pub(crate) count: u32,
-    /// The number of conflicts that may be another path's. It is zero unless there are conflicts of more than 250 paths.
+    /// The number of conflicts that may be another path's. It is zero unless more than 250 paths have conflicts.
     pub(crate) uncertain: u32,
     /// The numbers of conflicts kept, by status.
     pub(crate) statuses: BTreeMap<u16, u32>,
@@ -154,6 +155,7 @@ impl LosingClient {
 }
 
 impl Conflict {
+    /// Returns the client that lost.
     fn client(&self) -> ConflictClient {
         (self.client, self.user_agent.clone())
     }
@@ -163,9 +165,12 @@ impl Conflict {
 #[derive(Debug, Default)]
 pub(crate) struct ConflictLog(Mutex<ConflictMemory>);
 
+/// What a [`ConflictLog`] remembers.
 #[derive(Debug, Default)]
 struct ConflictMemory {
+    /// Number of conflicts since the start.
     total: u64,
+    /// Oldest first.
     recent: VecDeque<Conflict>,
     paths: FrequentKeys<String>,
     clients: FrequentKeys<ConflictClient>,
@@ -179,9 +184,13 @@ struct FrequentKeys<K>(HashMap<K, MinuteCounts>);
 /// Counts of a key by minute.
 #[derive(Clone, Copy, Debug, Default)]
 struct MinuteCounts {
+    /// The counts of ten minutes, of which the last is `last`.
     by_minute: [u32; MINUTES],
+    /// The minute of the latest count.
     last: u64,
+    /// The count of the key whose place this one took.
     inherited: u32,
+    /// The minute in which it took that place.
     since: u64,
 }
 
@@ -297,6 +306,7 @@ impl ConflictRefusal<'_> {
 }
 
 impl WorstPath {
+    /// Describes a path with its counts, and the clients and statuses of those conflicts that are kept.
     fn of(path: String, (count, uncertain): (u32, u32), kept: &[&Conflict]) -> Self {
         let of_path: Vec<_> = kept
             .iter()
@@ -318,8 +328,8 @@ impl WorstPath {
 }
 
 impl Conflict {
-    /// Returns `true` if it is one of the last ten minutes.
-    pub(crate) fn is_since(&self, wall: Timestamp) -> bool {
+    /// Returns `true` if it is one of the last ten minutes, at the time of day `wall`.
+    pub(crate) fn is_recent(&self, wall: Timestamp) -> bool {
         self.time >= seconds(wall) - WINDOW.as_secs_f64()
     }
 }
@@ -360,6 +370,7 @@ impl<K> Default for FrequentKeys<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> FrequentKeys<K> {
+    /// Counts a key at this minute.
     fn add(&mut self, key: K, now: u64) {
         let mut new = MinuteCounts::default();
         if !self.0.contains_key(&key) && self.0.len() >= COUNTED {
@@ -404,6 +415,7 @@ impl MinuteCounts {
         }
     }
 
+    /// Returns the count of the ten minutes up to this one.
     fn total(&self, now: u64) -> u32 {
         self.moved(now)
             .by_minute
@@ -411,6 +423,7 @@ impl MinuteCounts {
             .fold(0, |total, count| total.saturating_add(*count))
     }
 
+    /// Returns how much of the total may be another key's.
     fn uncertain(&self, now: u64) -> u32 {
         if now - self.since.min(now) < MINUTES as u64 {
             self.inherited
@@ -433,8 +446,9 @@ impl MinuteCounts {
     }
 }
 
+/// Returns the number of the current minute.
 fn minute(now: Timestamp) -> u64 {
-    now.micros() / 60_000_000
+    Duration::from_micros(now.micros()).as_secs() / 60
 }
 
 /// Returns the seconds since 1970.
@@ -446,6 +460,7 @@ pub(crate) fn seconds(time: Timestamp) -> f64 {
     time.micros() as f64 / 1e6
 }
 
+/// Returns a field as text, cut if it is long.
 fn text(value: &HeaderValue) -> Text {
     Text(cut(
         String::from_utf8_lossy(value.as_bytes()).into_owned(),
@@ -456,7 +471,7 @@ fn text(value: &HeaderValue) -> Text {
 /// The products of a browser that don't name it.
 const OF_ANY_BROWSER: [&str; 4] = ["AppleWebKit", "Gecko", "Mozilla", "Version"];
 
-/// Returns the product of a `User-Agent` that names the program (RFC 9110, section 10.1.5): the first one with a version, or the
+/// Returns the product of a `User-Agent` that names the program (RFC 9110 §10.1.5): the first one with a version, or the
 /// first one.
 pub(crate) fn product(user_agent: &Text) -> Text {
     let mut depth = 0_usize;

@@ -1,9 +1,9 @@
 //! What the gateway serves around blobs and the proxy: its endpoints under `/-/`, the console, metrics, traces, and the order in which a
 //! request passes them.
 //!
-//! A request passes, in this order: request id, framing and host checks, the gateway's own endpoints (`/-/health`, `/-/metrics`,
-//! `/-/leases`, `/-/conflicts`, `/-/cache`), and tokens. Then the blob service takes a request slot and responds; a proxy takes the
-//! slot between its cache and the upstreams. [`gateway`] has this order, and its reasons.
+//! A request passes, in this order: request id, framing and host checks, the gateway's own endpoints under `/-/`, and tokens. Then the
+//! blob service takes a request slot and responds; a proxy takes the slot between its cache and the upstreams. [`gateway`] has this
+//! order, and its reasons.
 //!
 //! - [`endpoints`] has what is under `/-/`, and [`console`] the pages for operators, which are clients of these endpoints.
 //! - Conflicts: `gateway::tracker` notes them, `conflicts` remembers them, and `endpoints::conflicts` serves them as JSON.

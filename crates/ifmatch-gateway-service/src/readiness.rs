@@ -37,8 +37,10 @@ pub(crate) struct FailedComponent {
 }
 
 impl StoreReadiness {
-    /// Checks that the register, or the index of a folder, would accept a change, and that the store responds, which
-    /// needs its register.
+    /// Checks that the register, or the index of a folder, would accept a change, and that the store responds, which needs its register.
+    ///
+    /// # Errors
+    /// Names the first component that doesn't work.
     pub(crate) async fn check(
         &self,
         blobs: &MeteredStore,
@@ -77,6 +79,7 @@ impl StoreReadiness {
     }
 }
 
+/// Checks that the store responds.
 async fn answers(blobs: &MeteredStore) -> Result<(), String> {
     let container = ContainerName::new(CONTAINER).map_err(|error| error.to_string())?;
     match timeout(PATIENCE, blobs.container(&container)).await {
@@ -97,7 +100,7 @@ async fn accepts_changes(register: Option<&dyn Register>) -> Result<(), String> 
     };
     let (record, never) = (Record::forgotten(Revision::new(2)), Revision::new(1));
     let swaps = async {
-        // Creates the record at the first time.
+        // Creates the record the first time.
         register
             .compare_and_swap(&key, Revision::NONE, Some(&record))
             .await?;

@@ -1,4 +1,4 @@
-//! Request ids: the client's id if it is safe to pass on, or a new one.
+//! Request ids: the client's id if it is safe to pass on, or a new one. And the escaping of other texts of clients in logs.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -41,6 +41,7 @@ impl RequestIds {
         }
     }
 
+    /// Returns a new id.
     fn next(&self) -> HeaderValue {
         let mut text = [0; 2 * DIGITS];
         let (process, count) = text.split_at_mut(DIGITS);
@@ -51,6 +52,7 @@ impl RequestIds {
     }
 }
 
+/// Returns a number in hexadecimal digits, with leading zeros.
 fn hex(number: u64) -> [u8; DIGITS] {
     let mut rest = number;
     let mut text = [0; DIGITS];
@@ -66,25 +68,26 @@ fn is_safe(id: &[u8]) -> bool {
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
-/// ASCII characters of a path that are percent-encoded, in addition to all non-ASCII characters.
-const ESCAPED: &AsciiSet = &TEXT.add(b' ');
-
-/// Those of a field that has words. By a backslash, some programs escape the end of a field.
+/// ASCII characters that are percent-encoded in a field that has words, in addition to all non-ASCII characters. By a backslash, some
+/// programs escape the end of a field.
 const TEXT: &AsciiSet = &CONTROLS.add(b'"').add(b'\\');
+
+/// Those of a field without spaces.
+const WORD: &AsciiSet = &TEXT.add(b' ');
 
 /// Escapes a field that has words. Bytes that aren't UTF-8 become replacement characters first.
 pub(crate) fn escape_text(value: &[u8]) -> String {
     utf8_percent_encode(&String::from_utf8_lossy(value), TEXT).to_string()
 }
 
-/// Escapes a path.
-pub(crate) fn escape(path: &str) -> impl fmt::Display + '_ {
-    utf8_percent_encode(path, ESCAPED)
+/// Escapes a field without spaces, such as a path or a host.
+pub(crate) fn escape(word: &str) -> impl fmt::Display + '_ {
+    utf8_percent_encode(word, WORD)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{escape, escape_text, *};
+    use super::*;
 
     #[test]
     fn new_ids_are_unique_and_safe_ones_are_kept() {

@@ -184,7 +184,7 @@ impl AppState {
         (!problems.is_empty()).then(|| problems.join("; "))
     }
 
-    /// Returns the files of the certificates, and when each of them should have been renewed and ends, since 1970.
+    /// Returns the file of each certificate, when it should have been renewed, and when it ends, since 1970.
     pub(crate) fn certificate_ends(&self) -> Vec<(String, Duration, Duration)> {
         self.certificates.load().iter().map(Validity::end).collect()
     }

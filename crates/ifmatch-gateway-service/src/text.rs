@@ -7,6 +7,7 @@ use ifmatch_gateway_config::text::SEGMENT;
 pub(crate) use ifmatch_gateway_config::text::Text;
 use percent_encoding::{AsciiSet, percent_decode_str, utf8_percent_encode};
 
+/// ASCII characters that are encoded in a path: those of a segment but the slash.
 const PATH: &AsciiSet = &SEGMENT.remove(b'/');
 
 /// Number of characters of a tag that are shown.
@@ -71,7 +72,7 @@ pub(crate) fn seconds(count: u64) -> String {
     span(count as f64)
 }
 
-/// Returns the element of a past time, in seconds since 1970. The script counts on.
+/// Returns the element of a past time, in seconds since 1970.
 pub(crate) fn since(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
     time(now.borrow() - then.borrow(), *then.borrow(), 1)
 }
@@ -81,7 +82,7 @@ pub(crate) fn until(now: impl Borrow<f64>, then: impl Borrow<f64>) -> String {
     time(then.borrow() - now.borrow(), *then.borrow(), -1)
 }
 
-/// Returns the element of a date of HTTP.
+/// Returns the element of a past date of HTTP, or nothing if the text isn't one.
 #[expect(
     clippy::cast_precision_loss,
     reason = "seconds of dates are below 2^53"
@@ -92,7 +93,8 @@ pub(crate) fn since_date(now: impl Borrow<f64>, date: &Text) -> String {
         .unwrap_or_default()
 }
 
-/// Nothing in it is a text of others.
+/// Returns an element with a time span, which the script changes by `step` each second. Nothing in it is text of others, so it needs no
+/// escaping.
 #[expect(clippy::cast_possible_truncation, reason = "seconds since 1970")]
 fn time(seconds: f64, then: f64, step: i8) -> String {
     let date = HttpDate::from_unix(then as i64).to_string();
@@ -152,13 +154,11 @@ pub(crate) fn percent_of(part: u64, whole: u64) -> String {
 }
 
 /// Returns seconds in milliseconds.
-pub(crate) fn millis(seconds: Option<&f64>) -> String {
-    seconds.map_or_else(
-        || "–".to_owned(),
-        |seconds| format!("{:.2} ms", seconds * 1000.0),
-    )
+pub(crate) fn millis(seconds: f64) -> String {
+    format!("{:.2} ms", seconds * 1000.0)
 }
 
+/// Returns a counted number of bytes for people.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

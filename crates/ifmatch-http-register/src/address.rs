@@ -8,7 +8,7 @@ use http::{HeaderValue, Uri};
 use ifmatch_register::{ConnectError, ConnectErrorKind};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// Characters of records' names that some servers decode in a path.
+/// Characters of records' names that are percent-encoded, since some servers take them for others in a path.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'+').add(b'=');
 
 /// The URL of the folder with the records, and the token that the server asks for.
@@ -49,6 +49,7 @@ impl Address {
         })
     }
 
+    /// Returns the value of `Authorization`, if there is a token.
     pub(crate) fn authorization(&self) -> Option<&HeaderValue> {
         self.authorization.as_ref()
     }
@@ -79,6 +80,7 @@ impl Address {
         path.split_once('/').unwrap_or((path, ""))
     }
 
+    /// Returns the URL of a path with its query, at this server.
     fn uri(&self, path: &str) -> Result<Uri, http::Error> {
         Uri::builder()
             .scheme(self.scheme.clone())
@@ -96,9 +98,9 @@ impl FromStr for Address {
             let uri: Uri = url.trim_end_matches('/').parse().ok()?;
             let is_http = [Scheme::HTTP, Scheme::HTTPS].contains(uri.scheme()?);
             let is_plain = |segment: &str| {
-                let inner =
+                let is_safe =
                     |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-                !["", ".", ".."].contains(&segment) && segment.bytes().all(inner)
+                !["", ".", ".."].contains(&segment) && segment.bytes().all(is_safe)
             };
             let (authority, path) = (uri.authority()?, uri.path().strip_prefix('/')?);
             let is_valid = is_http && uri.query().is_none() && !authority.as_str().contains('@');

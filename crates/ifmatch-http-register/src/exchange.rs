@@ -16,10 +16,10 @@ use ifmatch_runtime::{SystemClock, task};
 use tower_service::Service;
 
 /// Time limit of a request.
-const LIMIT: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum size of a response, in bytes: a record with the largest payload, or a page of names.
 const LARGEST: usize = 4 << 20;
-/// Length of a server's text in a message, in characters.
+/// Maximum length of a server's text in a message, in characters.
 const EXCERPT: usize = 200;
 
 /// The client that sends a register's requests. Implemented by every tower service of requests with [`Full`] bodies that is
@@ -63,7 +63,7 @@ where
     }
 }
 
-/// A condition of a write.
+/// The condition of a write.
 #[derive(Clone, Debug)]
 pub(crate) enum When {
     /// There is nothing yet.
@@ -72,7 +72,7 @@ pub(crate) enum When {
     Tagged(HeaderValue),
 }
 
-/// A response.
+/// A response of the server, or of another one in its place.
 #[derive(Debug)]
 pub(crate) struct ServerResponse {
     pub(crate) status: StatusCode,
@@ -96,7 +96,7 @@ impl ServerResponse {
             .is_some_and(|tag| tag.as_bytes()[1..].starts_with(&hex.as_bytes()[..hex.len() / 2]))
     }
 
-    /// Returns an error of this kind with what the server says.
+    /// Returns an error of this kind with what the server says to a request, which `asked` names.
     pub(crate) fn error(&self, kind: RegisterErrorKind, asked: &str) -> RegisterError {
         let hint = match self.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ": check the register's token",
@@ -124,7 +124,7 @@ pub(crate) async fn exchange<T: Transport>(
     let failed = |error: Box<dyn Error + Send + Sync>| {
         RegisterError::new(unclear, format!("{asked}: {}", with_causes(&*error)))
     };
-    let answered = task::timeout(&SystemClock, LIMIT, transport.send(request)).await;
+    let answered = task::timeout(&SystemClock, PATIENCE, transport.send(request)).await;
     let (head, body) = answered
         .map_err(|elapsed| failed(elapsed.into()))?
         .map_err(failed)?
@@ -175,6 +175,7 @@ pub(crate) fn write(
     request
 }
 
+/// Makes a request with the token, if there is one.
 fn request(
     method: Method,
     uri: Uri,

@@ -66,8 +66,8 @@ use tags::Tags;
 
 /// A register on an HTTP server.
 ///
-/// A swap without a response, with a 5xx, or with a redirect other than 307 and 308, is
-/// [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
+/// A swap without a response, with 408, with a 5xx other than 507, with a redirect other than 307 and 308, or with a success that isn't
+/// the server's is [`Ambiguous`](RegisterErrorKind::Ambiguous), and is never sent again.
 #[derive(Debug)]
 pub struct HttpRegister<T> {
     transport: T,
@@ -93,6 +93,7 @@ impl<T: Transport> HttpRegister<T> {
         })
     }
 
+    /// Returns the URL of an object.
     fn uri(&self, name: &str) -> Result<Uri, RegisterError> {
         self.address
             .object(name)
@@ -226,6 +227,7 @@ impl<T: Transport> Register for HttpRegister<T> {
 
 /// The outcome of a write.
 enum Outcome {
+    /// The server has written.
     Done,
     /// The condition is false, or another write was under way.
     Refused,

@@ -15,6 +15,7 @@ struct Page {
     next: Option<String>,
 }
 
+/// An object in a page.
 #[derive(Deserialize)]
 struct Entry {
     name: String,
@@ -28,6 +29,7 @@ pub(crate) async fn scan<T: Transport>(
     object::page(register, keys(register).await?, scan).await
 }
 
+/// Returns the keys of all records. A name that doesn't contain all of its key needs a GET of the record.
 async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, RegisterError> {
     let (mut keys, mut after) = (Vec::new(), None);
     loop {
@@ -43,9 +45,15 @@ async fn keys<T: Transport>(register: &HttpRegister<T>) -> Result<Vec<Key>, Regi
                 None => keys.extend(register.get(name).await?.map(|(key, _)| key)),
             }
         }
-        after = page.next;
-        if after.is_none() {
-            return Ok(keys);
+        match page.next {
+            None => return Ok(keys),
+            next if next == after => {
+                return Err(RegisterError::new(
+                    RegisterErrorKind::Unavailable,
+                    "the server's listing repeats a page",
+                ));
+            }
+            next => after = next,
         }
     }
 }

@@ -13,6 +13,9 @@ const NAME: &str = "probe";
 const NONE: &str = "\"ifmatch-has-no-such-version\"";
 
 /// Tests the server with an object that stays there, so that only the first process writes it.
+///
+/// # Errors
+/// Those of [`HttpRegister::open`](crate::HttpRegister::open).
 pub(crate) async fn probe(
     transport: &impl Transport,
     address: &Address,
@@ -85,10 +88,12 @@ pub(crate) async fn probe(
     }
 }
 
+/// Says what a server answered.
 fn said(answer: &ServerResponse, asked: &str) -> String {
     format!("{asked} got {}", answer.status)
 }
 
+/// Returns the error for a server that can't be used, with what to do.
 fn unusable(address: &Address, kind: ConnectErrorKind, why: &str) -> ConnectError {
     let advice = match kind {
         ConnectErrorKind::Denied => "check the token",

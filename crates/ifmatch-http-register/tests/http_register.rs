@@ -65,6 +65,7 @@ struct Gateway {
 }
 
 impl Gateway {
+    /// Starts a gateway on an empty folder.
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let store = IndexedStore::open(folder.path()).await.unwrap();
@@ -77,6 +78,7 @@ impl Gateway {
         }
     }
 
+    /// Returns the same gateway behind a fault.
     fn with(
         &self,
         fault: impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync + 'static,
@@ -139,6 +141,7 @@ impl Gateway {
         Ok(answer)
     }
 
+    /// Returns the methods of the requests since the last call.
     fn take_requests(&self) -> Vec<Method> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
@@ -152,6 +155,7 @@ fn key(text: &str) -> Key {
     Key::new(text).unwrap()
 }
 
+/// Returns the record after a write of this content.
 fn written(before: &Record, content: &'static [u8]) -> Record {
     let content = Content::Hashed {
         hash: ContentHash::of(content),
@@ -169,7 +173,7 @@ fn written(before: &Record, content: &'static [u8]) -> Record {
         .expect("a write")
 }
 
-/// Every write gets this fault, and nothing else.
+/// Returns this fault for each write, and none for reads.
 fn of_writes(failing: Failing) -> impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync {
     move |request| {
         if request.method() == Method::GET {
@@ -533,7 +537,7 @@ async fn another_process_with_a_clock_that_is_ahead_is_noticed() {
         .await
         .unwrap();
     register.load(&key).await.unwrap();
-    let time = register.engine().time.expect("it is known");
+    let time = register.engine().time.expect("the other clock is known");
     assert!(time.error() > Duration::from_mins(59), "{time:?}");
 }
 

@@ -19,8 +19,8 @@ pub fn reject<B>(request: &mut Request<B>) -> Option<Response<Bytes>> {
     };
     let problem = coding
         .or_else(|| scheme(request))
-        .or_else(|| length(request.headers_mut()));
-    let problem = problem.or_else(|| host::check(request));
+        .or_else(|| length(request.headers_mut()))
+        .or_else(|| host::check(request));
     let Some(problem) = problem else {
         host::normalize(request);
         return None;
@@ -86,6 +86,7 @@ fn length(headers: &mut HeaderMap) -> Option<Problem> {
     }
 }
 
+/// Returns `true` for a number in its shortest form. One of at most 19 digits fits a `u64`.
 fn is_canonical(length: &[u8]) -> bool {
     length == b"0"
         || (matches!(length, [b'1'..=b'9', ..])
@@ -93,6 +94,7 @@ fn is_canonical(length: &[u8]) -> bool {
             && length.iter().all(u8::is_ascii_digit))
 }
 
+/// Parses a length of digits only.
 fn number(length: &HeaderValue) -> Option<u64> {
     let digits = length.to_str().ok()?;
     digits

@@ -62,6 +62,7 @@ impl AnyHandler {
         Arc::clone(&self.0).handle_any(request, context)
     }
 
+    /// Returns `true` if the handler may send interim responses.
     pub(crate) fn sends_interim(&self) -> bool {
         self.0.sends_any_interim()
     }
@@ -109,7 +110,7 @@ impl<H: RequestHandler> Erased for H {
     }
 }
 
-/// Sender of a request, and the resources available to it.
+/// The client that sent a request, and the resources available to the request.
 #[derive(Clone)]
 pub struct RequestContext {
     activity: Arc<ConnectionActivity>,

@@ -50,6 +50,7 @@ pub(crate) fn normalize<B>(request: &mut Request<B>) {
     }
 }
 
+/// Returns `true` if a `Host` and the host in a target are valid, and mean the same.
 fn are_same(host: &[u8], authority: &[u8], scheme: Option<&Scheme>) -> bool {
     let (Some(host), Some(authority)) = (Host::parse(host), Host::parse(authority)) else {
         return false;
@@ -64,6 +65,7 @@ struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
+    /// Parses a name or an address, and an optional port.
     fn parse(text: &'a [u8]) -> Option<Self> {
         let end = match text {
             [b'[', ..] => text.iter().position(|byte| *byte == b']')? + 1,
@@ -88,6 +90,7 @@ impl<'a> Host<'a> {
         is_name.then_some(Self { name, port })
     }
 
+    /// Returns the port, or else the default one of the scheme.
     fn port(&self, scheme: Option<&Scheme>) -> Option<u16> {
         self.port.or_else(|| match scheme?.as_str() {
             "http" => Some(80),

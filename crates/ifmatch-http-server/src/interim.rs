@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// Maximum total size of the interim responses to one request, in bytes. Further ones are dropped.
 const MAX_SIZE: usize = 64 * 1024;
 
-/// Size of a field without its text, and of a message without fields.
+/// Size allowed for a field beside its name and value, and for a message without fields, in bytes.
 const OVERHEAD: usize = 32;
 
 /// Time that a final response waits for a client that doesn't read the interim ones.
@@ -24,12 +24,13 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interim responses waiting to be sent, on an HTTP/1 connection or an HTTP/2 stream.
 #[derive(Debug, Default)]
 pub(crate) struct InterimQueue {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingResponses>,
     sent: Notify,
 }
 
+/// What waits to be sent for the current request.
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingResponses {
     /// Number of the current request. Earlier requests have their final response.
     request: u64,
     /// Total size of its interim responses, in bytes.
@@ -118,12 +119,12 @@ impl InterimQueue {
         self.sent.notify_waiters();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pending> {
+    fn lock(&self) -> MutexGuard<'_, PendingResponses> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Returns a message's maximum size.
+/// Returns a message's maximum size, in bytes.
 fn size(headers: &HeaderMap) -> usize {
     let fields = headers
         .iter()

@@ -76,6 +76,7 @@ impl Allowance {
         }
     }
 
+    /// Ends a wait, and restarts the timeout after enough bytes.
     fn transferred(&mut self, bytes: u64, now: impl FnOnce() -> Instant) {
         if let Some(deadline) = self.deadline.take() {
             self.left = deadline.saturating_duration_since(now());

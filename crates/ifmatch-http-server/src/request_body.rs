@@ -102,6 +102,7 @@ impl RequestBody {
         self.0.as_ref().map(|content| Arc::clone(&content.progress))
     }
 
+    /// Returns the part that hasn't been read, unless the body is empty.
     fn rest(&self) -> Option<&ReceivedBody> {
         self.0.as_ref()?.body.as_ref()
     }
@@ -140,6 +141,7 @@ impl NonEmptyBody {
         }
     }
 
+    /// Ready with the error once the client has sent too little in time.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<BodyError> {
         ready!(self.timeout.poll_expired(cx));
         self.progress.too_slow.store(true, Relaxed);
@@ -158,6 +160,7 @@ impl NonEmptyBody {
         Ok(())
     }
 
+    /// Records that the body exceeds its limit, and returns the error.
     fn too_large(&self) -> BodyError {
         self.progress.too_large.store(true, Relaxed);
         BodyError::TooLarge
@@ -221,6 +224,7 @@ impl Drop for NonEmptyBody {
     }
 }
 
+/// Reads and discards a body.
 async fn drain(mut body: ReceivedBody) {
     while let Some(Ok(_)) = body.frame().await {}
 }

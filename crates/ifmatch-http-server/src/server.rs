@@ -17,8 +17,7 @@ use tracing::warn;
 use crate::connection::activity::ServerPhase;
 use crate::connection::{ConnectionHandler, ServerResources};
 use crate::handler::AnyHandler;
-use crate::limits::ServerLimits;
-use crate::limits::{ServerEvent, ServerObserver};
+use crate::limits::{ServerEvent, ServerLimits, ServerObserver};
 use crate::slots::{ConnectionSlot, ConnectionSlots};
 
 /// Pause before the next attempt when the process has run out of file descriptors.
@@ -35,6 +34,7 @@ pub struct Server {
     /// Slots of listeners with limits of their own.
     others: Vec<Arc<ConnectionSlots>>,
     phase: Sender<ServerPhase>,
+    /// A task for each port.
     accepting: JoinSet<()>,
 }
 
@@ -154,6 +154,7 @@ impl Server {
         self.slots().map(|connections| connections.taken()).sum()
     }
 
+    /// Returns the connection slots of all listeners.
     fn slots(&self) -> impl Iterator<Item = &Arc<ConnectionSlots>> {
         std::iter::once(&self.shared.connections).chain(&self.others)
     }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Sends a hint, and echoes the body of a request.
+/// Echoes the body of a request: after a hint at `/hint`, and not at `/unread`, which gets 412 at once.
 struct Echo;
 
 impl RequestHandler for Echo {
@@ -76,6 +76,20 @@ async fn exchange(address: SocketAddr, request: &str) -> String {
     rest(&mut stream).await
 }
 
+/// Begins a request, and returns its connection once the server asks for the five bytes of its body, so it has its slot.
+async fn begin_upload(address: SocketAddr) -> TcpStream {
+    const CONTINUE: &[u8; 25] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    stream.write_all(post.as_bytes()).await.unwrap();
+    let mut interim = [0; CONTINUE.len()];
+    within("100 Continue", stream.read_exact(&mut interim))
+        .await
+        .unwrap();
+    assert_eq!(&interim, CONTINUE);
+    stream
+}
+
 /// Reads until the server closes the connection.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut text = String::new();
@@ -85,6 +99,7 @@ async fn rest(stream: &mut TcpStream) -> String {
     text
 }
 
+/// Waits for an event, and fails if it takes longer than a minute.
 async fn within<T>(name: &str, wait: impl Future<Output = T>) -> T {
     let Ok(done) = tokio::time::timeout(Duration::from_mins(1), wait).await else {
         panic!("{name}: not within a minute")
@@ -92,6 +107,7 @@ async fn within<T>(name: &str, wait: impl Future<Output = T>) -> T {
     done
 }
 
+/// Returns a request with a body that closes its connection.
 fn post(path: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello"
@@ -135,17 +151,7 @@ async fn requests_beyond_the_limit_get_no_slot() {
         ..ServerLimits::default()
     })
     .await;
-    let mut first = TcpStream::connect(address).await.unwrap();
-    first
-        .write_all(
-            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
-        )
-        .await
-        .unwrap();
-    let mut interim = [0; 25];
-    // The server asks for the body, so the request has its slot.
-    first.read_exact(&mut interim).await.unwrap();
-    assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
+    let _first = begin_upload(address).await;
     assert!(
         exchange(address, &post("/"))
             .await
@@ -221,14 +227,7 @@ async fn a_draining_server_closes_connections_with_a_response_and_serves_others(
 #[tokio::test]
 async fn a_shutdown_completes_requests_in_progress() {
     let (mut server, address, _) = start(ServerLimits::default()).await;
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream
-        .write_all(
-            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
-        )
-        .await
-        .unwrap();
-    stream.read_exact(&mut [0; 25]).await.unwrap();
+    let mut stream = begin_upload(address).await;
     let stopped = tokio::spawn(async move {
         server.shut_down(Duration::from_hours(1)).await;
         server.connections()

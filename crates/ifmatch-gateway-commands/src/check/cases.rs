@@ -27,7 +27,9 @@ pub(super) struct CheckCase {
     /// The consequence of another response.
     pub(super) risk: Option<ClientRisk>,
     pub(super) method: Method,
+    /// `true` if the resource exists.
     present: bool,
+    /// The header fields, with placeholders.
     fields: Vec<(HeaderName, &'static str)>,
     pub(super) expected: ExpectedResponse,
 }
@@ -70,6 +72,7 @@ pub(super) fn all() -> Result<Vec<CheckCase>, Error> {
     Ok(cases)
 }
 
+/// Parses a row into a case for each method, or returns `None` if it is malformed.
 fn parse(row: &'static str) -> Option<Vec<CheckCase>> {
     let columns: Vec<&'static str> = row.split(" | ").map(str::trim).collect();
     let [section, risk, methods, state, fields, expected, name] = columns[..] else {
@@ -180,6 +183,7 @@ async fn prepare(site: &CheckSite<'_>, count: usize) -> Result<Vec<CaseResource>
 }
 
 impl CheckCase {
+    /// Sends the request to a resource, and judges the response and what it has changed.
     async fn run(
         &self,
         site: &CheckSite<'_>,
@@ -249,7 +253,7 @@ impl CheckCase {
 }
 
 impl CaseResource {
-    /// Substitutes the placeholders in the value of a header field. Returns `None` without the validator.
+    /// Substitutes the placeholders in the value of a header field. Returns `None` without the validator that one stands for.
     fn fill(&self, value: &str, seen: &SeenResource) -> Option<String> {
         let mut text = value.to_owned();
         let mut put = |name: &str, with: Option<String>| {

@@ -13,8 +13,10 @@ pub(super) struct CheckFinding {
     /// Section of RFC 9110.
     pub(super) section: &'static str,
     pub(super) name: String,
+    /// The consequence of `No`, if there may be one.
     pub(super) risk: Option<ClientRisk>,
     pub(super) verdict: CheckVerdict,
+    /// What the server did.
     pub(super) detail: String,
 }
 
@@ -51,12 +53,14 @@ pub(super) struct CaseAnswer {
 }
 
 impl ClientRisk {
+    /// Parses the risk of a row in `cases.txt`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         [Self::Lost, Self::Mixed, Self::Unusable]
             .into_iter()
             .find(|risk| risk.name() == text)
     }
 
+    /// Returns the name of the risk, in `cases.txt` and JSON.
     fn name(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -77,13 +81,31 @@ impl CheckVerdict {
         }
     }
 
-    /// Returns `Yes`, or `No` if the risk is there.
+    /// Returns `Yes` if the check holds, and `No` otherwise.
     pub(super) fn safe_if(holds: bool) -> Self {
         if holds { Self::Yes } else { Self::No }
     }
 }
 
 impl CheckFinding {
+    /// Returns the result of a check with a risk.
+    pub(super) fn new(
+        section: &'static str,
+        name: &str,
+        risk: ClientRisk,
+        verdict: CheckVerdict,
+        detail: String,
+    ) -> Self {
+        Self {
+            section,
+            name: name.to_owned(),
+            risk: Some(risk),
+            verdict,
+            detail,
+        }
+    }
+
+    /// Returns the result as JSON.
     pub(super) fn json(&self) -> Value {
         let result = match self.verdict {
             CheckVerdict::Unchecked => "unchecked".to_owned(),
@@ -174,6 +196,7 @@ fn spliced() -> String {
     format!("{PART}{}", &NEW[PART.len()..])
 }
 
+/// Judges a read by its bytes, before the status.
 fn read(case: &CheckCase, answer: &CaseAnswer) -> (CheckVerdict, &'static str) {
     let response = &answer.response;
     let whole = case.method == Method::HEAD || response.body() == &answer.before.body;
@@ -227,6 +250,7 @@ fn is_part(response: &Response<Bytes>) -> bool {
     }
 }
 
+/// Returns `true` if a response has exactly one range, or each of several with its bytes.
 fn has(response: &Response<Bytes>, ranges: &[(usize, usize)]) -> bool {
     if let [range] = ranges {
         return named(response) == Some(*range);

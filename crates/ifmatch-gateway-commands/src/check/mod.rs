@@ -23,7 +23,7 @@ use crate::terminal::{TextStyle, counted, print_line, print_text, printable, sup
 
 /// Exit code for a server that doesn't honour conditions.
 const NOT_HONOURED: u8 = 3;
-/// Number of columns of a line.
+/// Maximum number of columns of a line.
 const WIDTH: usize = 80;
 /// Column of the checks' names.
 const INDENT: usize = 19;
@@ -104,13 +104,14 @@ pub fn run(args: &CheckArgs) -> Result<u8, Error> {
     } else {
         print(&findings)?;
     }
-    Ok(if unsafe_ones(&findings) == 0 {
+    Ok(if unsafe_count(&findings) == 0 {
         0
     } else {
         NOT_HONOURED
     })
 }
 
+/// Runs the checks of an HTTP server: all of them, or those that guard against data loss.
 async fn findings(site: &CheckSite<'_>, all: bool) -> Result<Vec<CheckFinding>, Error> {
     let cases: Vec<CheckCase> = cases::all()?
         .into_iter()
@@ -122,6 +123,7 @@ async fn findings(site: &CheckSite<'_>, all: bool) -> Result<Vec<CheckFinding>, 
     Ok(findings)
 }
 
+/// Prints a table of the findings, and the conclusion.
 fn print(findings: &[CheckFinding]) -> Result<(), Error> {
     let style = TextStyle::new(supports_colour(&stdout()));
     print_line("RESULT   RFC 9110  CHECK")?;
@@ -129,7 +131,7 @@ fn print(findings: &[CheckFinding]) -> Result<(), Error> {
         print_text(&row(finding, style))?;
     }
     print_line("")?;
-    print_line(&match unsafe_ones(findings) {
+    print_line(&match unsafe_count(findings) {
         0 => "The server honours the conditions that clients rely on.".to_owned(),
         count => {
             let checks = counted(count as u64, "check says", "checks say");
@@ -192,13 +194,15 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-fn unsafe_ones(findings: &[CheckFinding]) -> usize {
+/// Returns the number of checks that say no.
+fn unsafe_count(findings: &[CheckFinding]) -> usize {
     findings
         .iter()
         .filter(|finding| finding.verdict == CheckVerdict::No)
         .count()
 }
 
+/// Returns the findings as JSON.
 fn report(findings: &[CheckFinding]) -> Value {
     let count = |wanted: CheckVerdict| {
         findings

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
-use http::{Method, StatusCode};
+use http::{HeaderName, Method, StatusCode};
 use ifmatch_gateway_config::error::Error;
 
 use super::judge::{CheckFinding, CheckVerdict, ClientRisk};
@@ -10,7 +10,7 @@ use super::site::{CheckSite, SeenResource};
 
 /// Number of races of each kind.
 pub(super) const ROUNDS: usize = 10;
-/// Number of requests in a race.
+/// Number of requests in a race, which the names of the checks state.
 pub(super) const WRITERS: usize = 16;
 
 /// A kind of race.
@@ -22,6 +22,20 @@ pub(super) enum RaceKind {
     Replace,
     /// PUT and DELETE, in turn, with `If-Match` and one tag.
     Delete,
+}
+
+impl RaceKind {
+    /// Returns the section of RFC 9110 and the name of the check.
+    pub(super) fn check(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Create => ("13.1.2", "one of 16 concurrent creates succeeds"),
+            Self::Replace => ("13.1.1", "one of 16 concurrent replacements succeeds"),
+            Self::Delete => (
+                "13.1.1",
+                "one of 16 concurrent replacements and deletions succeeds",
+            ),
+        }
+    }
 }
 
 /// The outcome of a race.
@@ -36,39 +50,19 @@ pub(super) enum RaceOutcome {
 /// Runs all races.
 ///
 /// # Errors
-/// If the server doesn't respond, or can't store anything.
+/// Fails if the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Error> {
-    let kinds = [
-        (
-            RaceKind::Create,
-            "13.1.2",
-            "one of 16 concurrent creates succeeds",
-        ),
-        (
-            RaceKind::Replace,
-            "13.1.1",
-            "one of 16 concurrent replacements succeeds",
-        ),
-        (
-            RaceKind::Delete,
-            "13.1.1",
-            "one of 16 concurrent replacements and deletions succeeds",
-        ),
-    ];
     let mut findings = Vec::new();
-    for (kind, section, name) in kinds {
+    for kind in [RaceKind::Create, RaceKind::Replace, RaceKind::Delete] {
         let (verdict, detail) = races(site, kind).await?;
-        findings.push(CheckFinding {
-            section,
-            name: name.to_owned(),
-            risk: Some(ClientRisk::Lost),
-            verdict,
-            detail,
-        });
+        let (section, name) = kind.check();
+        let risk = ClientRisk::Lost;
+        findings.push(CheckFinding::new(section, name, risk, verdict, detail));
     }
     Ok(findings)
 }
 
+/// Runs and judges the races of a kind.
 async fn races(site: &CheckSite<'_>, kind: RaceKind) -> Result<(CheckVerdict, String), Error> {
     let keys: Vec<String> = (0..ROUNDS).map(|_| site.key()).collect();
     if kind != RaceKind::Create {
@@ -118,11 +112,12 @@ pub(super) fn judged(outcomes: &[RaceOutcome]) -> (CheckVerdict, String) {
     )
 }
 
+/// Runs a race for the resource `key`.
 async fn race(
     site: &CheckSite<'_>,
     kind: RaceKind,
     key: &str,
-    condition: &(http::HeaderName, String),
+    condition: &(HeaderName, String),
 ) -> Result<RaceOutcome, Error> {
     let condition = std::slice::from_ref(condition);
     let send = |number: usize| async move {
@@ -171,6 +166,7 @@ fn effect(kind: RaceKind, number: usize) -> Option<String> {
     (kind != RaceKind::Delete || number.is_multiple_of(2)).then(|| content(number))
 }
 
+/// Returns the content that a request writes. They all have the same length.
 pub(super) fn content(number: usize) -> String {
     format!("writer {number:02}")
 }
@@ -191,7 +187,7 @@ mod tests {
         )
     }
 
-    /// Judges a race of three requests.
+    /// Returns the outcome of a race of three requests.
     fn of(kind: RaceKind, after: &SeenResource, statuses: [u16; 3]) -> RaceOutcome {
         let statuses = statuses.map(|status| StatusCode::from_u16(status).unwrap());
         outcome(kind, after, &statuses)

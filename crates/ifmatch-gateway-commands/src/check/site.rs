@@ -18,7 +18,7 @@ use crate::http_client::{GIVE_TOKEN, detail, explained};
 
 /// Time limit of a request.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
-/// Number of attempts of a request.
+/// Maximum number of attempts of a request.
 pub(super) const ATTEMPTS: usize = 3;
 /// Interval between looks at a resource whose tag is still weak, or whose date is too young.
 const LOOK: Duration = Duration::from_millis(200);
@@ -30,7 +30,9 @@ const LOOKS: usize = 30;
 pub(super) struct CheckSite<'a> {
     server: &'a Http,
     url: &'a str,
+    /// Distinguishes the resources of this check from others.
     random: u64,
+    /// The names of the resources so far.
     keys: Mutex<Vec<String>>,
     /// `true` once no strong tag, or no strong date, was seen for long enough: the server has none.
     has_no: [AtomicBool; 2],
@@ -117,6 +119,7 @@ impl<'a> CheckSite<'a> {
             .map_err(|error| Error::runtime(explained(self.url, &error.to_string())))
     }
 
+    /// Reads a resource, which may not exist.
     pub(super) async fn get(&self, key: &str) -> Result<SeenResource, Error> {
         self.send(&Method::GET, key, &[], "")
             .await
@@ -180,6 +183,7 @@ impl<'a> CheckSite<'a> {
         cleared
     }
 
+    /// Deletes a resource, which may not exist. Sends a condition only to a server that demands one.
     async fn delete(&self, key: &str) -> Result<(), Error> {
         let status = self.send(&Method::DELETE, key, &[], "").await?.status();
         if status == StatusCode::PRECONDITION_REQUIRED {
@@ -199,6 +203,7 @@ impl<'a> CheckSite<'a> {
 }
 
 impl SeenResource {
+    /// Returns the resource that a response shows.
     pub(super) fn of(response: Response<Bytes>) -> Self {
         let (head, body) = response.into_parts();
         let (date, now) = (

@@ -14,15 +14,15 @@ use tokio::time::timeout;
 use super::judge::{CheckFinding, CheckVerdict, ClientRisk};
 use super::races::{ROUNDS, RaceKind, RaceOutcome, WRITERS, content, judged, outcome};
 use super::site::{PATIENCE, SeenResource};
+use super::tags::WRITES;
 use crate::store_url::ObjectPlace;
-
-/// Number of writes right after one another.
-const WRITES: usize = 8;
 
 /// The objects of a check.
 struct CheckedObjects {
     place: ObjectPlace,
+    /// Distinguishes the objects of this check from others.
     random: u64,
+    /// The paths of the objects so far.
     keys: RefCell<Vec<String>>,
 }
 
@@ -32,22 +32,23 @@ type ObjectState = Option<(Bytes, Version)>;
 /// Checks a store, and deletes the objects of the check.
 ///
 /// # Errors
-/// If the store doesn't respond, or can't store anything.
+/// Fails if the store doesn't respond, or can't store anything.
 pub(super) async fn check(place: ObjectPlace) -> Result<Vec<CheckFinding>, Error> {
     let random = nonce().map_err(|error| Error::runtime(error.to_string()))?;
-    let bench = CheckedObjects {
+    let objects = CheckedObjects {
         place,
         random,
         keys: RefCell::default(),
     };
-    let findings = bench.findings().await;
+    let findings = objects.findings().await;
     // In any case, even after an error.
-    let cleared = bench.clear().await;
+    let cleared = objects.clear().await;
     let findings = findings?;
     cleared.map(|()| findings)
 }
 
 impl CheckedObjects {
+    /// Runs all checks.
     async fn findings(&self) -> Result<Vec<CheckFinding>, Error> {
         let key = self.key();
         // Without a conditional creation, nothing can be written.
@@ -88,24 +89,15 @@ impl CheckedObjects {
             )
             .await?,
         );
-        for (kind, section, name) in [
-            (
-                RaceKind::Create,
-                "13.1.2",
-                "one of 16 concurrent creates succeeds",
-            ),
-            (
-                RaceKind::Replace,
-                "13.1.1",
-                "one of 16 concurrent replacements succeeds",
-            ),
-        ] {
+        for kind in [RaceKind::Create, RaceKind::Replace] {
             let mut outcomes = Vec::new();
             for _ in 0..ROUNDS {
                 outcomes.push(self.race(kind).await?);
             }
             let (verdict, detail) = judged(&outcomes);
-            findings.push(finding(section, name, ClientRisk::Lost, verdict, detail));
+            let (section, name) = kind.check();
+            let risk = ClientRisk::Lost;
+            findings.push(CheckFinding::new(section, name, risk, verdict, detail));
         }
         Ok(findings)
     }
@@ -136,7 +128,7 @@ impl CheckedObjects {
         let is_done = failed.is_none();
         let detail = failed.unwrap_or_else(|| format!("{WRITES} of {WRITES}"));
         let name = "a replacement of the current version succeeds";
-        let mut findings = vec![finding(
+        let mut findings = vec![CheckFinding::new(
             "13.1.1",
             name,
             ClientRisk::Unusable,
@@ -148,7 +140,7 @@ impl CheckedObjects {
         distinct.dedup();
         let detail = format!("{} versions after {count} writes", distinct.len());
         let verdict = CheckVerdict::safe_if(distinct.len() == count);
-        findings.push(finding(
+        findings.push(CheckFinding::new(
             "8.8.3",
             "a write changes the version",
             ClientRisk::Lost,
@@ -166,7 +158,8 @@ impl CheckedObjects {
             ),
         };
         let name = "a write returns the version of the next read";
-        findings.push(finding("8.8.3", name, ClientRisk::Lost, verdict, detail));
+        let risk = ClientRisk::Lost;
+        findings.push(CheckFinding::new("8.8.3", name, risk, verdict, detail));
         Ok(findings)
     }
 
@@ -192,9 +185,11 @@ impl CheckedObjects {
             }
             Err(error) => (CheckVerdict::Differs, error.to_string()),
         };
-        Ok(finding(section, name, ClientRisk::Lost, verdict, detail))
+        let risk = ClientRisk::Lost;
+        Ok(CheckFinding::new(section, name, risk, verdict, detail))
     }
 
+    /// Runs a race for a new object.
     async fn race(&self, kind: RaceKind) -> Result<RaceOutcome, Error> {
         let key = self.key();
         let mut when = When::Absent;
@@ -234,6 +229,7 @@ impl CheckedObjects {
         key
     }
 
+    /// Writes the content with this number.
     async fn put(
         &self,
         key: &str,
@@ -257,6 +253,7 @@ impl CheckedObjects {
             .map_err(late)?
     }
 
+    /// Reads an object.
     async fn state(&self, key: &str) -> Result<ObjectState, Error> {
         let read = timeout(PATIENCE, self.place.objects.get(key, None, None)).await;
         let read = read.map_err(|_| {
@@ -275,6 +272,7 @@ impl CheckedObjects {
         }
     }
 
+    /// Deletes everything that the check has written.
     async fn clear(&self) -> Result<(), Error> {
         for key in self.keys.take() {
             if let Some((_, version)) = self.state(&key).await? {
@@ -293,21 +291,5 @@ fn status(error: Option<&ClientError>) -> StatusCode {
         Some(ErrorKind::Conflict { .. }) => StatusCode::PRECONDITION_FAILED,
         Some(ErrorKind::Unknown) => StatusCode::BAD_GATEWAY,
         Some(_) => StatusCode::FORBIDDEN,
-    }
-}
-
-fn finding(
-    section: &'static str,
-    name: &str,
-    risk: ClientRisk,
-    verdict: CheckVerdict,
-    detail: String,
-) -> CheckFinding {
-    CheckFinding {
-        section,
-        name: name.to_owned(),
-        risk: Some(risk),
-        verdict,
-        detail,
     }
 }

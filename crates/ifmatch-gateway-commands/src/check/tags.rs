@@ -7,12 +7,12 @@ use super::judge::{CheckFinding, CheckVerdict, ClientRisk};
 use super::site::{CheckSite, SeenResource, strong_tag};
 
 /// Number of writes right after one another. Their contents have the same length.
-const WRITES: u32 = 8;
+pub(super) const WRITES: usize = 8;
 
 /// Checks that there is a strong tag, and that it changes with every write.
 ///
 /// # Errors
-/// If the server doesn't respond, or can't store anything.
+/// Fails if the server doesn't respond, or can't store anything.
 pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Error> {
     let key = site.key();
     let fields: &[_] = &[];
@@ -90,12 +90,7 @@ pub(super) async fn check(site: &CheckSite<'_>) -> Result<Vec<CheckFinding>, Err
     ])
 }
 
+/// Returns the result of a check of this section.
 fn finding(name: &str, risk: ClientRisk, verdict: CheckVerdict, detail: String) -> CheckFinding {
-    CheckFinding {
-        section: "8.8.3",
-        name: name.to_owned(),
-        risk: Some(risk),
-        verdict,
-        detail,
-    }
+    CheckFinding::new("8.8.3", name, risk, verdict, detail)
 }

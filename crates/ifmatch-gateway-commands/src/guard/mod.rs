@@ -27,6 +27,8 @@ use crate::terminal::printable;
 const LOST: u8 = 70;
 /// Exit code of `ifmatch lock` if the lock wasn't acquired in time.
 const NOT_ACQUIRED: u8 = 75;
+/// Exit code if the command can't be started, as of shells.
+const NOT_STARTED: u8 = 127;
 /// In the error of a resource whose versions can't be told apart.
 const NO_TAG: &str = "the server sends no strong ETag";
 /// Time for a lock to be released, after a signal has ended its acquisition.
@@ -68,7 +70,8 @@ struct GuardArgs {
     /// URL of the lock, such as `http://127.0.0.1:10000/locks/backup` or `s3://bucket/locks/backup`.
     ///
     /// The lock is a path on a gateway or on any server with strong entity tags and conditional PUT, or an object:
-    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every request.
+    /// `s3://bucket/key`, `az://container/blob` or `gs://bucket/key`. A query, such as a shared access signature, is sent with every
+    /// request.
     url: String,
 
     /// Time to live, at least 3s: how long others wait after a crash.
@@ -171,13 +174,12 @@ pub fn lock(args: &LockArgs) -> Result<u8, Error> {
                     }
                     _ => "Wait for it with --wait TIME, or try again later.".to_owned(),
                 };
-                return Ok(complain(
-                    NOT_ACQUIRED,
-                    &format!("another holder has the lock. {advice}"),
-                ));
+                complain(&format!("another holder has the lock. {advice}"));
+                return Ok(NOT_ACQUIRED);
             }
             Err(error) if *error.kind() == ErrorKind::Unknown => {
-                return Ok(complain(NOT_ACQUIRED, &args.guard.explained(&error)));
+                complain(&args.guard.explained(&error));
+                return Ok(NOT_ACQUIRED);
             }
             Err(error) => return Err(args.guard.failed(&error)),
         };
@@ -185,7 +187,10 @@ pub fn lock(args: &LockArgs) -> Result<u8, Error> {
         args.guard.release(held, &mut signals).await;
         Ok(match end {
             CommandEnd::Exited(code) => code,
-            CommandEnd::Lost => complain(LOST, "the lock was lost, so the command was stopped"),
+            CommandEnd::Lost => {
+                complain("the lock was lost, so the command was stopped");
+                LOST
+            }
         })
     })
 }
@@ -214,10 +219,8 @@ pub fn elect(args: &ElectArgs) -> Result<u8, Error> {
             args.guard.release(held, &mut signals).await;
             match end {
                 CommandEnd::Exited(code) => return Ok(code),
-                CommandEnd::Lost => {
-                    complain(LOST, "leadership was lost, so the command was stopped")
-                }
-            };
+                CommandEnd::Lost => complain("leadership was lost, so the command was stopped"),
+            }
         }
     })
 }
@@ -292,13 +295,10 @@ impl GuardArgs {
                 Ok(None) => is_reported = false,
                 Err(error) if *error.kind() == ErrorKind::Unknown => {
                     if !is_reported {
-                        complain(
-                            0,
-                            &format!(
-                                "{}. Retrying until the server responds.",
-                                self.explained(&error)
-                            ),
-                        );
+                        complain(&format!(
+                            "{}. Retrying until the server responds.",
+                            self.explained(&error)
+                        ));
                     }
                     is_reported = true;
                 }
@@ -307,6 +307,7 @@ impl GuardArgs {
         }
     }
 
+    /// Runs the command until it ends, or until the lock is lost.
     async fn run(&self, held: &Held, signals: &mut ForwardedSignals) -> CommandEnd {
         match child::run(&self.command, held, grace(self.ttl.duration()), signals).await {
             Ok(end) => end,
@@ -316,10 +317,10 @@ impl GuardArgs {
                     .first()
                     .map(|command| command.to_string_lossy())
                     .unwrap_or_default();
-                CommandEnd::Exited(complain(
-                    127,
-                    &format!("can't start {command}: {error}. Check its path and its permissions."),
-                ))
+                complain(&format!(
+                    "can't start {command}: {error}. Check its path and its permissions."
+                ));
+                CommandEnd::Exited(NOT_STARTED)
             }
         }
     }
@@ -333,15 +334,12 @@ impl GuardArgs {
             },
             _ = signals.next() => "a signal interrupted the release".to_owned(),
         };
-        complain(
-            0,
-            &format!("the lock may stay held for {}: {why}", self.ttl),
-        );
+        complain(&format!("the lock may stay held for {}: {why}", self.ttl));
     }
 
+    /// Returns the error of a command that can't use the lock, with what to do.
     fn failed(&self, error: &ClientError) -> Error {
-        // Without the query, which may contain a signature.
-        let url = self.url.split('?').next().unwrap_or_default();
+        let url = self.shown_url();
         let text = error.to_string();
         let is_unfit = text.starts_with("405") || text.contains(NO_TAG);
         Error::runtime(match text.get(..3) {
@@ -365,9 +363,12 @@ impl GuardArgs {
 
     /// Describes an error, with the URL once.
     fn explained(&self, error: &ClientError) -> String {
-        // Without the query, which may contain a signature.
-        let url = self.url.split('?').next().unwrap_or_default();
-        explained(url, &error.to_string())
+        explained(self.shown_url(), &error.to_string())
+    }
+
+    /// Returns the URL without the query, which may contain a signature.
+    fn shown_url(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
     }
 }
 
@@ -378,13 +379,10 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
         if let Ok(Some(found)) = record.get().await
             && found.value.held
         {
-            complain(
-                0,
-                &format!(
-                    "waiting for the lock held by {}",
-                    printable(&found.value.holder)
-                ),
-            );
+            complain(&format!(
+                "waiting for the lock held by {}",
+                printable(&found.value.holder)
+            ));
         }
         std::future::pending::<Infallible>().await
     };
@@ -399,7 +397,7 @@ async fn with_notice<T>(record: &Document<LockRecord>, acquire: impl Future<Outp
 async fn give_up(client: &Client, signal: ReceivedSignal, signals: &mut ForwardedSignals) -> u8 {
     tokio::select! {
         late = timeout(GIVING_UP, client.released()) => if late.is_err() {
-            complain(0, "the server doesn't respond. If it granted the lock, it stays held for its time to live.");
+            complain("the server doesn't respond. If it granted the lock, it stays held for its time to live.");
         },
         _ = signals.next() => {}
     }
@@ -412,11 +410,10 @@ fn grace(ttl: Duration) -> Duration {
     ifmatch_core::lock::margin(ttl) / 2
 }
 
-/// Prints a message to stderr, and returns the exit code.
+/// Prints a message to stderr.
 #[expect(clippy::print_stderr, reason = "the messages of a command")]
-fn complain(code: u8, message: &str) -> u8 {
+fn complain(message: &str) {
     eprintln!("ifmatch: {message}");
-    code
 }
 
 #[cfg(test)]

@@ -109,6 +109,7 @@ impl ReceivedSignal {
 /// A running command.
 pub struct RunningCommand {
     child: Child,
+    /// Its process, which is also the group unless it shares the terminal.
     pid: Option<Pid>,
     /// The terminal signals the whole group of the process in the foreground. Elsewhere, a group of its own lets signals reach all
     /// processes that the command has started.
@@ -156,6 +157,7 @@ impl RunningCommand {
         self.child.wait().await.map(drop)
     }
 
+    /// Sends a signal to the command, and to all processes of its group.
     fn send(&self, signal: Signal) {
         let Some(pid) = self.pid else { return };
         // An error means that it has ended.
@@ -198,6 +200,7 @@ pub fn tell_stopping() {
     send(&[NotifyState::Stopping]);
 }
 
+/// Sends states to the service manager, if there is one.
 fn send(states: &[NotifyState<'_>]) {
     if let Err(error) = notify(states) {
         tracing::warn!(%error, "cannot reach the service manager at NOTIFY_SOCKET");

@@ -52,6 +52,7 @@ impl StopSignals {
     }
 }
 
+/// The name of the event that stands for SIGINT.
 const CTRL_C: &str = "Ctrl-C";
 
 /// A request that no event of Windows stands for: nothing reloads a configuration or prints a progress.

@@ -123,6 +123,7 @@ impl AccountSetting {
         }
     }
 
+    /// Returns the keys that are set.
     fn keys(&self) -> impl Iterator<Item = &str> {
         [self.key.as_deref(), self.key2.as_deref()]
             .into_iter()
@@ -141,6 +142,7 @@ impl AccountSetting {
         }
     }
 
+    /// Returns the account, whose keys are valid.
     fn account(&self) -> Result<Account, Error> {
         let key = match &self.key {
             Some(key) => key,

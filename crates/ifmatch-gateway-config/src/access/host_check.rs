@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use http::header::HOST;
 use http::request::Parts;
-use http::{HeaderMap, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri};
 use ifmatch_core::fields;
 use ifmatch_core::problem::Problem;
 
@@ -28,12 +28,13 @@ pub fn is_for_this_machine(head: &Parts) -> bool {
     are_local(&head.uri, &head.headers)
 }
 
+/// Returns `true` if all hosts of a request are local, in its target and in each `Host`.
 fn are_local(uri: &Uri, headers: &HeaderMap) -> bool {
     let named = uri
         .authority()
         .map(|authority| authority.as_str().as_bytes());
     let mut hosts = fields::lines(headers, HOST)
-        .map(http::HeaderValue::as_bytes)
+        .map(HeaderValue::as_bytes)
         .chain(named);
     hosts.all(is_local)
 }

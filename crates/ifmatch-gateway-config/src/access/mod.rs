@@ -13,7 +13,6 @@ use crate::settings::Settings;
 pub use ifmatch_blob::access::{Access, Denied};
 
 pub mod accounts;
-
 pub mod host_check;
 
 /// Minimum length of a token if other machines can try it. 16 random hexadecimal digits have 64 bits.

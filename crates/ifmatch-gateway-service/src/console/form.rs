@@ -27,20 +27,27 @@ pub(super) const LONGEST_TEXT: usize = 2 << 20;
 /// Maximum size of other forms, in bytes.
 pub(super) const LONGEST: usize = 16 << 10;
 
-/// The fields of a request, and the file that it uploads.
-#[derive(Debug, Default)]
+/// The fields of a request, and the file that it uploads. It has no `Debug`, so a token that is entered gets into no log.
+#[derive(Default)]
 pub(super) struct RequestForm {
     fields: HashMap<String, String>,
-    /// The name, type and content of the file.
-    pub(super) file: Option<(String, Option<String>, Bytes)>,
+    pub(super) file: Option<UploadedFile>,
     /// The memory that the form takes.
     _share: Option<Share<IpAddr>>,
+}
+
+/// A file of a form.
+pub(super) struct UploadedFile {
+    /// The name at the operator's machine.
+    pub(super) name: String,
+    pub(super) media_type: Option<String>,
+    pub(super) content: Bytes,
 }
 
 /// The memory of the forms that are read or in use, in KiB, in total and per client.
 pub(super) type FormMemory = Arc<Shares<IpAddr>>;
 
-/// Allows this number of MiB.
+/// Returns this number of MiB for forms.
 pub(super) fn memory(mebibytes: u32) -> FormMemory {
     Shares::new(SlotLimit {
         total: mebibytes << 10,
@@ -54,7 +61,10 @@ impl RequestForm {
         Self::parse(head.uri.query().unwrap_or_default().as_bytes())
     }
 
-    /// Reads the query of a read, or the body of a write, of at most `longest` bytes.
+    /// Reads the query of a read, or the body of a write, of at most `longest` bytes, which take memory from `memory`.
+    ///
+    /// # Errors
+    /// 400 if the form is malformed, 413 if it is longer, or 503 without memory for it.
     pub(super) async fn read(
         head: &Parts,
         body: RequestBody,
@@ -80,6 +90,7 @@ impl RequestForm {
         })
     }
 
+    /// Reads the form in a body, which browsers send URL-encoded, or in parts if it has a file.
     async fn read_body(
         head: &Parts,
         body: RequestBody,
@@ -113,10 +124,15 @@ impl RequestForm {
         let mut form = Self::default();
         while let Some(part) = parts.next_field().await.map_err(|error| failed(&error))? {
             let name = part.name().unwrap_or_default().to_owned();
-            if let Some(file) = part.file_name().map(ToOwned::to_owned) {
+            if let Some(name) = part.file_name().map(ToOwned::to_owned) {
                 let media_type = part.content_type().map(ToString::to_string);
                 let content = part.bytes().await.map_err(|error| failed(&error))?;
-                form.file = Some((file, media_type, content)).filter(|(name, ..)| !name.is_empty());
+                // Browsers send a part without a name if no file was chosen.
+                form.file = (!name.is_empty()).then_some(UploadedFile {
+                    name,
+                    media_type,
+                    content,
+                });
             } else {
                 form.fields
                     .insert(name, part.text().await.map_err(|error| failed(&error))?);

@@ -10,19 +10,22 @@ use http::header::{
     HOST, LAST_MODIFIED, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::request::Parts;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use ifmatch_gateway_config::access::host_check;
 
 use super::inside::RequestFailure;
+use crate::gateway::CROSS_ORIGIN_RESOURCE_POLICY;
 
-const CORP: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-const COOP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+/// Tells browsers which pages may keep a reference to the window of a page (HTML standard).
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-opener-policy");
 
-/// The policy of the console's own pages.
+/// The content security policy of the console's own pages.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; \
     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The policy of the content of a blob: a document of no origin, that loads nothing and runs nothing.
+/// The content security policy of the content of a blob: a document of no origin, that loads nothing and runs nothing.
 const SANDBOX: &str = "sandbox; default-src 'none'; frame-ancestors 'self'";
 
 /// Refuses a request for a foreign host, if the console has local ones only, and one that a foreign page sends.
@@ -40,7 +43,7 @@ pub(super) fn check(head: &Parts, is_secure: bool, is_local: bool) -> Result<(),
     let host = head
         .uri
         .authority()
-        .map(http::uri::Authority::as_str)
+        .map(Authority::as_str)
         .or(field(HOST.as_str()))
         .unwrap_or_default();
     let is_of_foreign_origin =
@@ -76,14 +79,15 @@ pub(super) fn sandbox(headers: &mut HeaderMap) {
     add(headers, SANDBOX, "no-referrer");
 }
 
+/// Adds the fields that confine a response, with these policies for its content and for `Referer`.
 fn add(headers: &mut HeaderMap, policy: &'static str, referrer: &'static str) {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, policy),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, referrer),
         (CACHE_CONTROL, "no-store"),
-        (CORP, "same-origin"),
-        (COOP, "same-origin"),
+        (CROSS_ORIGIN_RESOURCE_POLICY, "same-origin"),
+        (CROSS_ORIGIN_OPENER_POLICY, "same-origin"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -5,7 +5,7 @@ use crate::endpoints::overview::{
 };
 use crate::text::{self, Text};
 
-/// Part of a disk below which it is nearly full: one of this number.
+/// A disk is nearly full while less than one part in this number is free.
 const LOW: u64 = 20;
 
 /// The card of a component.
@@ -13,12 +13,14 @@ pub(super) struct HealthCard {
     pub(super) name: &'static str,
     /// `good`, `warning` or `problem`.
     pub(super) class: &'static str,
+    /// The class in words, such as `Nearly full`.
     pub(super) state: &'static str,
     pub(super) facts: Text,
     pub(super) cause: Option<Text>,
     pub(super) faults: Vec<ServerFault>,
     /// When the fault was noticed, in seconds since 1970.
     pub(super) since: Option<f64>,
+    /// What the operator should do.
     pub(super) next: Option<&'static str>,
 }
 
@@ -46,6 +48,7 @@ impl HealthCard {
         }
     }
 
+    /// Returns the card of a component that needs attention soon.
     fn warn(self, state: &'static str, next: &'static str) -> Self {
         Self {
             class: "warning",
@@ -55,6 +58,7 @@ impl HealthCard {
         }
     }
 
+    /// Returns the card of the component that is unavailable.
     fn down(self, state: &Overview, next: &'static str) -> Self {
         let cause = state.reason.clone();
         Self {
@@ -116,6 +120,7 @@ pub(super) fn cards(state: &Overview) -> Vec<HealthCard> {
     cards
 }
 
+/// Describes a register: its guarantee, epoch, mean times and clock.
 fn facts_of(register: &RegisterState) -> String {
     let mut facts = vec![format!(
         "{} guarantee, epoch {}",
@@ -123,13 +128,13 @@ fn facts_of(register: &RegisterState) -> String {
     )];
     for (name, seconds) in [("load", register.mean_load), ("swap", register.mean_swap)] {
         facts.extend(
-            seconds.map(|seconds| format!("{name} {} on average", text::millis(Some(&seconds)))),
+            seconds.map(|seconds| format!("{name} {} on average", text::millis(seconds))),
         );
     }
     facts.extend(
         register
             .clock_error
-            .map(|error| format!("clock within {}", text::millis(Some(&error)))),
+            .map(|error| format!("clock within {}", text::millis(error))),
     );
     facts.join(", ")
 }
@@ -219,6 +224,7 @@ impl ServerStatus {
         format!("{} ({})", self.name, self.route)
     }
 
+    /// Returns its fault, unless it works.
     fn fault(&self) -> Option<ServerFault> {
         let failing = self.failing.as_ref()?;
         Some(ServerFault {

@@ -9,16 +9,17 @@ use crate::endpoints::overview::RequestCounts;
 use crate::metrics::MetricSamples;
 use crate::state::AppState;
 
+/// Time between two samples.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Number of intervals in a minute.
 const MINUTE: usize = 12;
-/// Number of samples: ten minutes.
-const KEPT: usize = 121;
-/// Size of a plot in its own units.
+/// Number of samples kept: at both ends of each interval of ten minutes.
+const KEPT: usize = 10 * MINUTE + 1;
+/// Size of a plot in its own units, as in `plot.html`.
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 60.0;
 
-/// Counts at a time, or in a time.
+/// Counts since the start, or between two samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CountSample {
     pub(super) requests: f64,
@@ -46,6 +47,7 @@ pub(crate) async fn watch(state: Arc<AppState>, history: Weak<History>) {
     }
 }
 
+/// Returns the counts since the start.
 #[expect(clippy::cast_precision_loss, reason = "a plot needs no more digits")]
 fn sample(state: &AppState) -> CountSample {
     let text = state.metrics.render();
@@ -84,6 +86,7 @@ impl CountSample {
 }
 
 impl History {
+    /// Adds a sample in place of the oldest one.
     fn add(&self, sample: CountSample) {
         let mut samples = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if samples.len() == KEPT {

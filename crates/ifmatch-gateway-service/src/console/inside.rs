@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
+use ifmatch_blob::name::is_server_path;
 use ifmatch_http_server::{AnyBody, AnyHandler, RequestBody, RequestContext};
 use serde::de::DeserializeOwned;
 
@@ -67,7 +68,7 @@ pub(super) struct WholeResponse {
 }
 
 impl WholeResponse {
-    /// Returns a field as text.
+    /// Returns the first line of a field as text.
     pub(super) fn field(&self, name: &HeaderName) -> Option<String> {
         self.headers
             .get(name)
@@ -84,7 +85,8 @@ impl InsideClient<'_> {
         fields: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<Response<AnyBody>, RequestFailure> {
-        if !self.has_blobs && !target.starts_with("/-/") {
+        let is_endpoint = is_server_path(target);
+        if !self.has_blobs && !is_endpoint {
             return Err(RequestFailure::new(
                 StatusCode::NOT_FOUND,
                 "This gateway is a proxy, which has no blobs.",
@@ -96,7 +98,6 @@ impl InsideClient<'_> {
                 "This isn't a valid request. Check what you entered.",
             )
         };
-        let is_endpoint = target.starts_with("/-/");
         let is_uncounted = !self.counts_looks && method.is_safe() && (is_endpoint || self.is_live);
         let mut request = Request::builder()
             .method(method)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{Stream, StreamExt, stream};
 use http::header::ACCEPT;
 use http::request::Parts;
 use http::{Method, StatusCode};
@@ -53,7 +53,7 @@ const COMMENT: &str = ":\n\n";
 /// The streams of all sessions.
 pub(super) type LiveStreams = Arc<Shares<(String, IpAddr)>>;
 
-/// Allows streams.
+/// Returns the places for streams, all of them free.
 pub(super) fn streams() -> LiveStreams {
     Shares::new(LIMIT)
 }
@@ -97,8 +97,8 @@ pub(super) fn follow(
     })))
 }
 
-fn events(events: impl futures_util::Stream<Item = Bytes> + Send + 'static) -> AnyBody {
-    use futures_util::StreamExt;
+/// Returns a body of these events.
+fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> AnyBody {
     AnyBody::new(StreamBody::new(events.map(|event| Ok(Frame::data(event)))))
 }
 
@@ -113,6 +113,7 @@ struct LivePage {
     sent: Option<[u8; 32]>,
     /// Time until the next look.
     interval: Duration,
+    /// `true` once the session has ended.
     is_over: bool,
     _share: Share<(String, IpAddr)>,
 }

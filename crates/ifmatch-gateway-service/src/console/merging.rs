@@ -2,10 +2,10 @@
 
 use similar::{MergeResolution, TextMerge};
 
-use ifmatch_gateway_config::text::Text;
+use crate::text::Text;
 
 /// Maximum number of lines of a text that is merged line by line.
-const MOST_LINES: usize = 5000;
+const MOST_LINES: usize = 5_000;
 /// Number of unchanged lines that are shown on each side of a change.
 const CONTEXT: usize = 3;
 
@@ -112,7 +112,7 @@ impl MergeRegion {
         shown(&self.theirs)
     }
 
-    /// Returns the lines that are folded between the others, their number, and the lines before and after them.
+    /// Returns the lines before those that are folded, the number of these, their text, and the lines after them.
     pub(super) fn folded(&self) -> (String, usize, String, String) {
         if self.yours.len() <= 3 * CONTEXT {
             return (self.yours(), 0, String::new(), String::new());

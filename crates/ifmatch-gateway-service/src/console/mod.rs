@@ -3,7 +3,6 @@
 //! It is a client of the gateway in the same process. Each page sends the requests that a program would send, with the token that
 //! the operator has signed in with, and shows the responses. So nothing can be seen or changed here that the API wouldn't permit.
 
-use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -11,12 +10,13 @@ use askama::Template;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, SET_COOKIE};
 use http::request::Parts;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::documents::DocumentMemory;
 use ifmatch_gateway_config::endpoint_paths::OVERVIEW;
+use ifmatch_gateway_config::error::Error;
 use ifmatch_http_server::{
     AnyBody, AnyHandler, RequestBody, RequestContext, RequestHandler, framing,
 };
@@ -26,6 +26,7 @@ use crate::endpoints::overview::Overview;
 use crate::state::AppState;
 use crate::text::{self, Text};
 use form::{FormMemory, RequestForm};
+use history::History;
 use inside::{InsideClient, Outage, RequestFailure};
 use live::LiveStreams;
 use session::{Session, Sessions};
@@ -41,8 +42,6 @@ mod live;
 mod merging;
 mod screens;
 pub(crate) mod session;
-
-use history::History;
 
 const STYLE: &str = include_str!("assets/console.css");
 const SCRIPT: &str = include_str!("assets/console.js");
@@ -60,8 +59,14 @@ const PAGES: [&str; 8] = [
     "/cache",
 ];
 
-/// Size of the pages that are sent in any case, in bytes: the overview too, while other documents fill the memory.
+/// Maximum size of the pages that are sent in any case, in bytes. So the overview is shown while other documents fill the memory.
 const SMALL: usize = 64 << 10;
+/// Memory for forms of operators who have signed in, in MiB.
+const FORM_MEMORY: u32 = 64;
+/// Memory for forms of all others, who can take none from them, in MiB.
+const SIGN_IN_MEMORY: u32 = 2;
+
+type PageResult = Result<PageAnswer, RequestFailure>;
 
 /// The pages in front of a gateway.
 pub struct Console {
@@ -70,10 +75,9 @@ pub struct Console {
     sessions: Sessions,
     streams: LiveStreams,
     history: Arc<History>,
+    /// `true` if the listener can be reached from this machine only.
     is_local: bool,
-    /// For forms of operators who have signed in.
     form_memory: FormMemory,
-    /// For all others, who can take none from them.
     sign_in_memory: FormMemory,
 }
 
@@ -88,7 +92,9 @@ enum PageAnswer {
     Cookie(HeaderValue, String),
     /// The content of a blob.
     Raw(Response<AnyBody>),
+    /// The events of a live page.
     Live(AnyBody),
+    /// The media type and the text of a file that pages load.
     Asset(&'static str, &'static str),
 }
 
@@ -107,18 +113,20 @@ struct PageFrame {
     instance: Text,
 }
 
+/// The page that asks for a token.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
-struct SignIn {
+struct SignInPage {
     frame: PageFrame,
     problem: Option<&'static str>,
     /// The page that was asked for.
     to: Text,
 }
 
+/// The page about a request that failed.
 #[derive(Template)]
 #[template(path = "failure.html")]
-struct Failed {
+struct FailurePage {
     frame: PageFrame,
     title: &'static str,
     /// The path of the request to the console, with what it was about.
@@ -133,14 +141,17 @@ struct Failed {
 }
 
 impl Console {
-    /// Creates the pages in front of `gateway`, for a listener at `address`.
+    /// Creates the pages in front of `gateway`, for a listener at `address`. Needs a runtime, on which it samples for the plots.
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
     pub fn new(
         gateway: AnyHandler,
         state: Arc<AppState>,
         address: SocketAddr,
-    ) -> Result<Self, ifmatch_gateway_config::error::Error> {
+    ) -> Result<Self, Error> {
         let sessions = Sessions::new(address.port())
-            .map_err(|error| ifmatch_gateway_config::error::Error::runtime(error.to_string()))?;
+            .map_err(|error| Error::runtime(error.to_string()))?;
         let history = Arc::<History>::default();
         tokio::spawn(history::watch(Arc::clone(&state), Arc::downgrade(&history)));
         Ok(Self {
@@ -150,16 +161,17 @@ impl Console {
             streams: live::streams(),
             history,
             is_local: address.ip().is_loopback(),
-            form_memory: form::memory(64),
-            sign_in_memory: form::memory(2),
+            form_memory: form::memory(FORM_MEMORY),
+            sign_in_memory: form::memory(SIGN_IN_MEMORY),
         })
     }
 
+    /// Checks a request, finds its session and its form, and responds to it.
     async fn answer(
         self: &Arc<Self>,
         request: Request<RequestBody>,
         context: RequestContext,
-    ) -> Result<PageAnswer, RequestFailure> {
+    ) -> PageResult {
         let (head, body) = request.into_parts();
         let access = self.state.access.load();
         guard::check(
@@ -167,13 +179,8 @@ impl Console {
             context.is_secure(),
             self.is_local || access.is_open(),
         )?;
-        match head.uri.path() {
-            "/console.css" => return Ok(PageAnswer::Asset("text/css; charset=utf-8", STYLE)),
-            "/favicon.svg" | "/favicon.ico" => return Ok(PageAnswer::Asset("image/svg+xml", ICON)),
-            "/console.js" => {
-                return Ok(PageAnswer::Asset("text/javascript; charset=utf-8", SCRIPT));
-            }
-            _ => {}
+        if let Some(asset) = asset(head.uri.path()) {
+            return Ok(asset);
         }
         let is_write = !head.method.is_safe();
         let client = context.client();
@@ -254,6 +261,7 @@ impl Console {
         access.is_open() || access.check_token(&Method::PUT, &headers).is_ok()
     }
 
+    /// Prepares the response to a request of a session.
     fn visit(
         &self,
         session: Session,
@@ -278,18 +286,14 @@ impl Console {
         }
     }
 
-    async fn sign_in(
-        &self,
-        form: &RequestForm,
-        context: RequestContext,
-    ) -> Result<PageAnswer, RequestFailure> {
+    /// Begins a session with the token of a form, if the gateway accepts it.
+    async fn sign_in(&self, form: &RequestForm, context: RequestContext) -> PageResult {
         let to = form.get("to");
         let (token, is_secure) = (form.get("token").trim().to_owned(), context.is_secure());
-        let token_of = Some(token.clone());
         let inside = InsideClient {
             gateway: &self.gateway,
             context,
-            token: token_of,
+            token: Some(token.clone()),
             has_blobs: false,
             counts_looks: true,
             is_live: false,
@@ -311,16 +315,18 @@ impl Console {
         }
     }
 
+    /// Returns the page that asks for a token, with why the last one wasn't accepted.
     fn sign_in_page(&self, problem: Option<&'static str>, to: &str) -> PageAnswer {
-        let page = SignIn {
+        let page = SignInPage {
             frame: self.frame("sign-in", None),
             problem,
             to: own_page(to).into(),
         };
+        // Writing to a string doesn't fail.
         PageAnswer::Page(StatusCode::UNAUTHORIZED, page.render().unwrap_or_default())
     }
 
-    /// Takes memory for a page until it is sent.
+    /// Takes memory for a page until it is sent. A small page takes none.
     fn memory(&self, client: IpAddr, page: &str) -> Result<DocumentMemory, RequestFailure> {
         let mut memory = self.state.documents.begin(Some(Client(client)));
         let bytes = if page.len() > SMALL { page.len() } else { 0 };
@@ -332,6 +338,7 @@ impl Console {
         Ok(memory)
     }
 
+    /// Returns what all pages show, without a notice and an address.
     fn frame(&self, screen: &'static str, session: Option<&Session>) -> PageFrame {
         PageFrame {
             screen,
@@ -362,7 +369,7 @@ impl Console {
             about,
         } = failure;
         let (screen, title) = titles(head.uri.path(), head.is_change, status);
-        let page = Failed {
+        let page = FailurePage {
             frame: PageFrame {
                 instance: head.instance.clone(),
                 ..self.frame(screen, session)
@@ -376,6 +383,7 @@ impl Console {
             is_change: head.is_change,
             unsaved,
         };
+        // Writing to a string doesn't fail.
         PageAnswer::Page(status, page.render().unwrap_or_default())
     }
 }
@@ -389,7 +397,7 @@ struct OperatorVisit<'a> {
     form: RequestForm,
 }
 
-/// A request that failed.
+/// What a page about a failed request shows of it.
 struct FailedRequest {
     uri: Uri,
     instance: Text,
@@ -445,7 +453,8 @@ impl OperatorVisit<'_> {
         RequestFailure { outage, ..failure }
     }
 
-    async fn respond(&self) -> Result<PageAnswer, RequestFailure> {
+    /// Responds with the page at the path, or carries out the change.
+    async fn respond(&self) -> PageResult {
         let method = if self.head.method == Method::HEAD {
             &Method::GET
         } else {
@@ -477,7 +486,7 @@ impl OperatorVisit<'_> {
         }
     }
 
-    /// Returns what only this session's own links have, so no other link can name a path in a notice.
+    /// Returns what only this session's own links have for a path, so no other link can name one in a notice.
     fn proof(&self, path: &str) -> String {
         let digest = Sha256::digest(format!("{}\n{path}", self.session.form_token));
         let start = digest
@@ -520,7 +529,7 @@ fn instance(uri: &Uri, headers: &HeaderMap) -> Text {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     Text::from(
         uri.authority()
-            .map(http::uri::Authority::as_str)
+            .map(Authority::as_str)
             .or(host)
             .unwrap_or_default(),
     )
@@ -537,17 +546,30 @@ fn own_page(asked: &str) -> &str {
     }
 }
 
-fn page(page: &impl Template) -> Result<PageAnswer, RequestFailure> {
+/// Returns a page with status 200.
+fn page(page: &impl Template) -> PageResult {
     Ok(PageAnswer::Page(StatusCode::OK, render(page)?))
 }
 
+/// Returns a page as text.
 fn render(page: &impl Template) -> Result<String, RequestFailure> {
-    let failed = |error: &dyn Display| {
+    page.render().map_err(|error| {
         RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-    };
-    page.render().map_err(|error| failed(&error))
+    })
 }
 
+/// Returns the file at a path that pages load.
+fn asset(path: &str) -> Option<PageAnswer> {
+    let (media_type, text) = match path {
+        "/console.css" => ("text/css; charset=utf-8", STYLE),
+        "/console.js" => ("text/javascript; charset=utf-8", SCRIPT),
+        "/favicon.svg" | "/favicon.ico" => ("image/svg+xml", ICON),
+        _ => return None,
+    };
+    Some(PageAnswer::Asset(media_type, text))
+}
+
+/// Returns a body with all of these bytes.
 fn whole(bytes: Bytes) -> AnyBody {
     Full::new(bytes)
         .map_err(|never| match never {})

@@ -13,6 +13,7 @@ use ifmatch_blob::leases::LeaseTarget;
 use ifmatch_blob::name::InvalidName;
 use ifmatch_gateway_config::endpoint_paths::{CACHE, CONFLICTS, LEASES, OVERVIEW};
 use ifmatch_gateway_config::sources::InForce;
+use ifmatch_runtime::{Clock, SystemClock};
 use serde::Deserialize;
 use serde_json::json;
 use url::Url;
@@ -20,14 +21,12 @@ use url::Url;
 use super::health::{self, HealthCard};
 use super::history::CountSample;
 use super::inside::RequestFailure;
-use super::{OperatorVisit, PageAnswer, PageFrame, page, render};
-use crate::conflicts::{LosingClient, WorstPath};
+use super::{OperatorVisit, PageAnswer, PageFrame, PageResult, page, render};
+use crate::conflicts::{LosingClient, WorstPath, product, seconds};
 use crate::endpoints::cache::{CacheCounters, HITS, LookedUp, MAX_URLS, MISSES, StoreRefusal};
 use crate::endpoints::conflicts::{ConflictGroup, FoundConflicts};
 use crate::endpoints::overview::Overview;
 use crate::text::{self, Text, decoded, encode, encode_path};
-
-type PageResult = std::result::Result<PageAnswer, RequestFailure>;
 
 /// Number of clients that the page of conflicts shows at once.
 const FIRST_CLIENTS: usize = 10;
@@ -35,17 +34,26 @@ const FIRST_CLIENTS: usize = 10;
 const FIRST_PATHS: usize = 5;
 /// Number of the latest conflicts that the page shows at once.
 const FIRST_GROUPS: usize = 20;
+/// Maximum length of each list of the page of conflicts.
+const MOST_CONFLICTS: usize = 100;
+/// Maximum number of leases of a page.
+const MOST_LEASES: usize = 1_000;
 
+/// The page of the service.
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: PageFrame,
     state: Overview,
     cards: Vec<HealthCard>,
+    /// The counts of the last ten minutes.
     lately: CountSample,
+    /// The number of seconds that they are of.
     seconds: f64,
+    /// The plot of the requests per second, and the highest rate.
     line: String,
     highest: f64,
+    /// The plot of the conflicts per minute, and the most of a minute.
     conflicts: String,
     most_conflicts: f64,
 }
@@ -74,6 +82,7 @@ impl OverviewPage {
     }
 }
 
+/// The page of the conflicts.
 #[derive(Template)]
 #[template(path = "conflicts.html")]
 struct ConflictsPage {
@@ -84,12 +93,12 @@ struct ConflictsPage {
     now: f64,
     found: FoundConflicts,
     /// The leases on the paths that a lease kept from change, by path.
-    leases: BTreeMap<Text, LeasePath>,
+    leases: BTreeMap<Text, ShownLease>,
 }
 
 impl ConflictsPage {
     /// Returns the lease that a path has, if it still has one.
-    fn lease(&self, path: &Text) -> Option<&LeasePath> {
+    fn lease(&self, path: &Text) -> Option<&ShownLease> {
         self.leases.get(path).filter(|lease| lease.is_locked())
     }
 
@@ -127,7 +136,7 @@ impl ConflictsPage {
         client: &'a str,
         agent: Option<&'a Text>,
     ) -> impl Iterator<Item = &'a LosingClient> {
-        let product = agent.map(crate::conflicts::product);
+        let product = agent.map(product);
         self.found.clients.iter().filter(move |other| {
             other.product == product
                 && (other.user_agent.as_ref() != agent || other.client.to_string() != client)
@@ -144,7 +153,7 @@ impl ConflictsPage {
         if namesakes.any(|other| other.client.to_string() == client) {
             name.clone()
         } else {
-            crate::conflicts::product(name)
+            product(name)
         }
     }
 
@@ -216,13 +225,14 @@ impl ConflictsPage {
     }
 }
 
+/// The page of the leases.
 #[derive(Template)]
 #[template(path = "leases.html")]
 struct LeasesPage {
     frame: PageFrame,
     prefix: Text,
     now: f64,
-    listed: Listed,
+    listed: LeaseList,
     /// How many leases that no longer lock are hidden.
     hidden: usize,
     is_all: bool,
@@ -236,30 +246,32 @@ impl LeasesPage {
     }
 }
 
+/// A page of the listing of leases.
 #[derive(Deserialize)]
-struct Listed {
-    leases: Vec<LeasePath>,
+struct LeaseList {
+    leases: Vec<ShownLease>,
     next: Option<Text>,
 }
 
-/// `/-/leases/…`.
+/// A lease, as `/-/leases` describes it.
 #[derive(Deserialize)]
-struct LeasePath {
+struct ShownLease {
     path: Text,
     state: Text,
+    /// When it stops locking, in seconds since 1970.
     ends: Option<f64>,
     token: Option<u64>,
     holder: Option<Text>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingClient>,
 }
 
-impl LeasePath {
+impl ShownLease {
     /// Returns `true` if the lease keeps others from changes.
     fn is_locked(&self) -> bool {
-        matches!(&*self.state.0, "leased" | "breaking")
+        is_locked(&self.state)
     }
 
-    /// Returns what this lease says about its holder.
+    /// Returns what this lease says about its holder, within a sentence.
     fn name(&self) -> Text {
         self.holder
             .clone()
@@ -272,24 +284,29 @@ impl LeasePath {
     }
 }
 
+/// A client that a lease has kept from its work.
 #[derive(Deserialize)]
-struct Waiting {
+struct WaitingClient {
     client: Text,
     user_agent: Option<Text>,
+    /// How often it was refused.
     count: u32,
+    /// When it was last refused, in seconds since 1970.
     last: f64,
 }
 
+/// The page that asks whether to break a lease.
 #[derive(Template)]
 #[template(path = "break.html")]
 struct BreakPage {
     frame: PageFrame,
-    lease: LeasePath,
+    lease: ShownLease,
     now: f64,
     period: Text,
     problem: Option<Text>,
 }
 
+/// The page of the cache.
 #[derive(Template)]
 #[template(path = "cache.html")]
 struct CachePage {
@@ -299,19 +316,22 @@ struct CachePage {
     /// The URLs with the path that was entered without a host.
     urls: Vec<Text>,
     counters: CacheCounters,
+    /// The counts of the last ten minutes.
     lately: CountSample,
+    /// The plot of the share of hits.
     line: String,
     /// The purge that was refused, and why.
-    refused: Option<Refused>,
+    refused: Option<RefusedPurge>,
 }
 
 /// The URLs with a path.
 #[derive(Default, Deserialize)]
-struct Urls {
+struct UrlList {
     urls: Vec<Text>,
 }
 
-struct Refused {
+/// A purge that was refused, as it was entered.
+struct RefusedPurge {
     what: String,
     value: String,
     origin: String,
@@ -328,6 +348,7 @@ impl CachePage {
         }
     }
 
+    /// Returns `true` for the kind of the refused purge.
     fn is_kept(&self, what: &str) -> bool {
         self.refused
             .as_ref()
@@ -422,7 +443,7 @@ impl OperatorVisit<'_> {
             format!("&client={}&user_agent={}", client.query(), agent.query())
         });
         let target = format!(
-            "{CONFLICTS}?limit=100{of_path}{}",
+            "{CONFLICTS}?limit={MOST_CONFLICTS}{of_path}{}",
             of_client.unwrap_or_default()
         );
         let found: FoundConflicts = self.inside.json(&target).await?;
@@ -459,8 +480,11 @@ impl OperatorVisit<'_> {
         } else {
             format!("&after={}", encode(after))
         };
-        let listed = format!("{LEASES}?limit=1000&prefix={}{after}", prefix.query());
-        let mut listed: Listed = self.inside.json(&listed).await?;
+        let listed = format!(
+            "{LEASES}?limit={MOST_LEASES}&prefix={}{after}",
+            prefix.query()
+        );
+        let mut listed: LeaseList = self.inside.json(&listed).await?;
         let is_all = self.form.get("expired") == "shown";
         let count = listed.leases.len();
         listed.leases.retain(|lease| is_all || lease.is_locked());
@@ -486,11 +510,12 @@ impl OperatorVisit<'_> {
         page(&self.break_page(None).await?)
     }
 
+    /// Returns the page that asks whether to break a lease, with the reason why that failed before.
     async fn break_page(
         &self,
         problem: Option<Text>,
-    ) -> std::result::Result<BreakPage, RequestFailure> {
-        let lease: LeasePath = self
+    ) -> Result<BreakPage, RequestFailure> {
+        let lease: ShownLease = self
             .inside
             .json(&lease_target(self.form.get("path"))?)
             .await?;
@@ -523,6 +548,7 @@ impl OperatorVisit<'_> {
         }
     }
 
+    /// Breaks the lease that was shown, unless the form or the gateway forbids it.
     async fn try_to_break(&self) -> PageResult {
         let number = |name: &str| {
             let wrong = |_| {
@@ -558,12 +584,13 @@ impl OperatorVisit<'_> {
         page(&self.cache_page(self.form.get("url").trim(), None).await?)
     }
 
+    /// Returns the page of the cache, with what it has for a URL, and a purge that was refused.
     async fn cache_page(
         &self,
         url: &str,
-        refused: Option<Refused>,
-    ) -> std::result::Result<CachePage, RequestFailure> {
-        let mut urls = Urls::default();
+        refused: Option<RefusedPurge>,
+    ) -> Result<CachePage, RequestFailure> {
+        let mut urls = UrlList::default();
         if url.starts_with('/') {
             urls = self
                 .inside
@@ -609,7 +636,7 @@ impl OperatorVisit<'_> {
             Err(failure) if failure.status == StatusCode::BAD_REQUEST => {
                 let field = |name: &str| self.form.get(name).to_owned();
                 let (what, value, origin) = (field("what"), field("value"), field("origin"));
-                let refused = Refused {
+                let refused = RefusedPurge {
                     what,
                     value,
                     origin,
@@ -624,6 +651,7 @@ impl OperatorVisit<'_> {
         }
     }
 
+    /// Purges responses, unless the form or the gateway forbids it.
     async fn try_to_purge(&self) -> PageResult {
         let value = self.form.get("value").trim();
         let what = match self.form.get("what") {
@@ -671,7 +699,7 @@ impl OperatorVisit<'_> {
 }
 
 /// Returns the endpoint for the lease of a container or a blob.
-pub(super) fn lease_target(path: &str) -> std::result::Result<String, RequestFailure> {
+pub(super) fn lease_target(path: &str) -> Result<String, RequestFailure> {
     let invalid = |error: InvalidName| {
         RequestFailure::new(
             StatusCode::BAD_REQUEST,
@@ -682,7 +710,12 @@ pub(super) fn lease_target(path: &str) -> std::result::Result<String, RequestFai
     Ok(format!("{LEASES}/{}", encode_path(path)))
 }
 
+/// Returns `true` if a lease in this state keeps others from changes.
+pub(super) fn is_locked(state: &Text) -> bool {
+    matches!(&*state.0, "leased" | "breaking")
+}
+
+/// Returns the time of day, in seconds since 1970.
 pub(super) fn now() -> f64 {
-    use ifmatch_runtime::{Clock, SystemClock};
-    crate::conflicts::seconds(SystemClock.wall())
+    seconds(SystemClock.wall())
 }

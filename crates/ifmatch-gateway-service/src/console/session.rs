@@ -23,8 +23,8 @@ const MOST: usize = 20;
 /// Time after which an idle session ends.
 const IDLE: Duration = Duration::from_hours(12);
 
-/// An operator who has signed in, or any, if no token is needed.
-#[derive(Clone, Debug)]
+/// An operator who has signed in, or any, if no token is needed. It has no `Debug`, so its tokens get into no log.
+#[derive(Clone)]
 pub(super) struct Session {
     /// The operator's token.
     pub(super) token: Option<String>,
@@ -40,19 +40,23 @@ impl Session {
     }
 }
 
-/// All sessions, by the digest of their cookie.
-#[derive(Debug)]
+/// All sessions.
 pub(super) struct Sessions {
     /// Name of the cookie.
     name: String,
+    /// The session of everyone, if no token is needed.
     open: Session,
-    of: Mutex<HashMap<[u8; 32], (Session, Timestamp)>>,
+    /// The others by the digest of their cookie, each with the time of its last request.
+    by_cookie: Mutex<HashMap<[u8; 32], (Session, Timestamp)>>,
     /// Announces each end of a session.
     ended: watch::Sender<()>,
 }
 
 impl Sessions {
-    /// Creates no sessions yet, for the console at this port.
+    /// Returns no sessions yet but the one of everyone, for the console at this port.
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
     pub(super) fn new(port: u16) -> Result<Self, RandomError> {
         let open = Session {
             token: None,
@@ -61,7 +65,7 @@ impl Sessions {
         Ok(Self {
             name: format!("{NAME}{port}"),
             open,
-            of: Mutex::default(),
+            by_cookie: Mutex::default(),
             ended: watch::Sender::new(()),
         })
     }
@@ -71,7 +75,7 @@ impl Sessions {
         self.open.clone()
     }
 
-    /// Returns the session that a request belongs to.
+    /// Returns the session that a request belongs to, which is no longer idle.
     pub(super) fn of(&self, headers: &HeaderMap) -> Option<Session> {
         let now = SystemClock.now();
         let mut sessions = self.lock();
@@ -151,7 +155,7 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Session, Timestamp)>> {
-        self.of.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_cookie.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

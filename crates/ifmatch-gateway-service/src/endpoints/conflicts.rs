@@ -9,7 +9,7 @@ use ifmatch_runtime::{Clock, SystemClock};
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
-use super::{answer_listing, begin_listing};
+use super::{answer_listing, begin_listing, parse_limit};
 use crate::conflicts::{self, Conflict, LosingClient, WINDOW, WorstPath};
 use crate::state::AppState;
 use crate::text::decoded;
@@ -72,6 +72,7 @@ impl ConflictGroup {
         )
     }
 
+    /// Returns `true` if a conflict belongs to this group.
     fn has(&self, other: &Conflict) -> bool {
         let latest = &self.latest;
         latest.path == other.path
@@ -98,7 +99,7 @@ pub(super) fn respond<B>(
     let kept = conflicts.recent(|_| true);
     let lately: Vec<_> = kept
         .iter()
-        .filter(|conflict| conflict.is_since(wall))
+        .filter(|conflict| conflict.is_recent(wall))
         .collect();
     let of = |has: fn(&ConflictQuery, &Conflict) -> bool| {
         let lately = lately.iter().copied();
@@ -144,23 +145,18 @@ struct ConflictQuery {
 }
 
 impl ConflictQuery {
-    /// Parses a query. Returns the maximum number of the latest conflicts, too.
+    /// Parses a query. Returns the maximum length of each list, too.
     fn parse(query: &str) -> Result<(Self, usize), Problem> {
         let (mut wanted, mut limit) = (Self::default(), MAX_LIMIT);
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
-            match (&*name, value.parse::<usize>()) {
-                ("path", _) => wanted.path = Some(value.into_owned()),
-                ("client", _) => {
+            match &*name {
+                "path" => wanted.path = Some(value.into_owned()),
+                "client" => {
                     let invalid = |_| Problem::bad_request("client isn't an IP address");
                     wanted.client = Some(value.parse().map_err(invalid)?);
                 }
-                ("user_agent", _) => wanted.user_agent = Some(value.into_owned()),
-                ("limit", Ok(number @ 1..)) => limit = number.min(MAX_LIMIT),
-                ("limit", _) => {
-                    return Err(Problem::bad_request(format!(
-                        "limit isn't a number from 1 to {MAX_LIMIT}"
-                    )));
-                }
+                "user_agent" => wanted.user_agent = Some(value.into_owned()),
+                "limit" => limit = parse_limit(&value, MAX_LIMIT)?,
                 _ => {
                     return Err(Problem::bad_request(
                         "unknown parameter. Use path, client, user_agent or limit",
@@ -171,10 +167,12 @@ impl ConflictQuery {
         Ok((wanted, limit))
     }
 
+    /// Returns `true` if the request asks for the conflicts of some clients only.
     fn is_of_client(&self) -> bool {
         self.client.is_some() || self.user_agent.is_some()
     }
 
+    /// Returns `true` for a conflict on the path that the request asks for, encoded or not.
     fn has_path(&self, conflict: &Conflict) -> bool {
         let path = self.path.as_ref();
         path.is_none_or(|path| *path == conflict.path.0 || *path == decoded(&conflict.path.0).0)

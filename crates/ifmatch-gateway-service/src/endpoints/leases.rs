@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use ifmatch_blob::BlobStore;
 use ifmatch_blob::leases::LeaseTarget;
@@ -22,10 +22,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::{answer_json, answer_listing, begin_listing, client};
-use crate::conflicts::{Conflict, ConflictLog, WINDOW, seconds};
-use crate::leases::listing;
-use crate::leases::listing::lease_json;
+use super::{
+    answer_json, answer_listing, begin_listing, client, is_read, not_allowed, parse_limit,
+};
+use crate::conflicts::{Conflict, ConflictLog, seconds};
+use crate::leases::listing::{self, lease_json};
 use crate::state::AppState;
 
 /// Maximum number of entries in a page, and the default.
@@ -73,6 +74,7 @@ pub(super) async fn respond(
     response.unwrap_or_else(|problem| problem.to_response())
 }
 
+/// Responds with a page of leases.
 async fn list(
     store: &dyn BlobStore,
     state: &AppState,
@@ -91,7 +93,7 @@ async fn list(
     let leases: Vec<_> = page
         .items
         .iter()
-        .map(|entry| losers.add(&entry.target, Some(&entry.lease)))
+        .map(|entry| losers.describe(&entry.target, Some(&entry.lease)))
         .collect();
     answer_listing(
         state.documents.begin(client(request)),
@@ -99,6 +101,7 @@ async fn list(
     )
 }
 
+/// Responds with the lease of a target, or breaks it.
 async fn one(
     store: &dyn BlobStore,
     state: &AppState,
@@ -107,7 +110,7 @@ async fn one(
 ) -> Result<Response<Bytes>, Problem> {
     if is_read(request.method()) {
         let lease = find(store, &target).await?;
-        let described = Losers::of(&state.conflicts).add(&target, lease.as_ref());
+        let described = Losers::of(&state.conflicts).describe(&target, lease.as_ref());
         return answer_listing(state.documents.begin(client(&request)), &described);
     }
     if request.method() != Method::POST {
@@ -146,13 +149,14 @@ async fn one(
 struct Losers(Vec<Conflict>);
 
 impl Losers {
+    /// Returns those of the last ten minutes.
     fn of(conflicts: &ConflictLog) -> Self {
-        let since = seconds(SystemClock.wall()) - WINDOW.as_secs_f64();
-        Self(conflicts.recent(|conflict| conflict.by_lease && conflict.time >= since))
+        let now = SystemClock.wall();
+        Self(conflicts.recent(|conflict| conflict.by_lease && conflict.is_recent(now)))
     }
 
-    /// Describes a lease, with the clients that wait for it.
-    fn add(&self, target: &LeaseTarget, lease: Option<&SeenLease>) -> Value {
+    /// Describes a lease as JSON, with the clients that wait for it.
+    fn describe(&self, target: &LeaseTarget, lease: Option<&SeenLease>) -> Value {
         let mut described = lease_json(target, lease);
         described["ends"] = lease
             .filter(|lease| lease.state().is_locked())
@@ -177,7 +181,7 @@ impl Losers {
     }
 }
 
-/// Returns when a lease stops to lock, in seconds since 1970 by the time of day, unless it has no end.
+/// Returns when a lease stops locking, in seconds since 1970 by the time of day, unless it has no end.
 fn ends(seen: &SeenLease) -> Option<f64> {
     let left = seen.at.until(seen.lease.end()?);
     Some(seconds(SystemClock.wall()) + left.as_secs_f64())
@@ -200,6 +204,7 @@ fn is_of(conflict: &Conflict, target: &LeaseTarget) -> bool {
     path == target || conflict.credentials.starts_with("shared") && in_account()
 }
 
+/// Reads the lease of a target.
 async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<SeenLease>, Problem> {
     if let Some(blob) = blob_path(target) {
         let opened = store.open(&blob, Reading::HEAD).await?;
@@ -215,6 +220,7 @@ async fn find(store: &dyn BlobStore, target: &LeaseTarget) -> Result<Option<Seen
     }
 }
 
+/// Carries out an operation on the lease of a target.
 async fn lease(
     store: &dyn BlobStore,
     target: &LeaseTarget,
@@ -231,6 +237,7 @@ async fn lease(
     }
 }
 
+/// Returns the path of a blob, or `None` for a container.
 fn blob_path(target: &LeaseTarget) -> Option<BlobPath> {
     let (container, name) = (target.container.clone(), target.blob.clone()?);
     Some(BlobPath { container, name })
@@ -307,7 +314,7 @@ impl LeaseQuery {
                     };
                     parsed.after = Some(LeaseTarget::new(&value).map_err(unknown)?);
                 }
-                "limit" => parsed.limit = limit(&value)?,
+                "limit" => parsed.limit = parse_limit(&value, MAX_LIMIT)?,
                 _ => {
                     return Err(Problem::bad_request(
                         "unknown parameter. Use prefix, after or limit",
@@ -317,23 +324,4 @@ impl LeaseQuery {
         }
         Ok(parsed)
     }
-}
-
-fn limit(text: &str) -> Result<usize, Problem> {
-    match text.parse::<usize>() {
-        Ok(limit @ 1..) => Ok(limit.min(MAX_LIMIT)),
-        _ => Err(Problem::bad_request(format!(
-            "limit isn't a number from 1 to {MAX_LIMIT}"
-        ))),
-    }
-}
-
-fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
-}
-
-fn not_allowed(allow: &'static str, detail: &str) -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-        .detail(detail)
-        .header(ALLOW, HeaderValue::from_static(allow))
 }

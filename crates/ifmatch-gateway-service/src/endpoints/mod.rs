@@ -18,10 +18,11 @@ use crate::state::{AppState, ServedBlobs};
 
 pub(crate) mod cache;
 pub(crate) mod conflicts;
-pub(crate) mod leases;
 pub(crate) mod overview;
-pub(crate) mod ready;
-pub(crate) mod snapshot;
+
+mod leases;
+mod ready;
+mod snapshot;
 
 /// The endpoint that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +60,7 @@ impl Endpoint {
     }
 }
 
+/// Responds by the endpoint at the path of a request.
 async fn route(
     state: &AppState,
     request: Request<RequestBody>,
@@ -132,17 +134,39 @@ fn served(state: &AppState) -> Vec<&'static str> {
     paths
 }
 
+/// Checks that a request to an endpoint that changes nothing is a GET or HEAD.
 fn check_read<B>(request: &Request<B>) -> Result<(), Problem> {
-    if matches!(*request.method(), Method::GET | Method::HEAD) {
+    if is_read(request.method()) {
         return Ok(());
     }
-    Err(
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-            .detail("this endpoint is read-only: use GET")
-            .header(header::ALLOW, HeaderValue::from_static("GET, HEAD")),
-    )
+    Err(not_allowed(
+        "GET, HEAD",
+        "this endpoint is read-only: use GET",
+    ))
 }
 
+fn is_read(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Returns 405, with the methods that are allowed (RFC 9110 §15.5.6).
+fn not_allowed(allow: &'static str, detail: &str) -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
+        .detail(detail)
+        .header(header::ALLOW, HeaderValue::from_static(allow))
+}
+
+/// Parses the length of a list that a query asks for. Longer ones are cut to `longest`.
+fn parse_limit(text: &str, longest: usize) -> Result<usize, Problem> {
+    match text.parse::<usize>() {
+        Ok(limit @ 1..) => Ok(limit.min(longest)),
+        _ => Err(Problem::bad_request(format!(
+            "limit isn't a number from 1 to {longest}"
+        ))),
+    }
+}
+
+/// Checks that a request has a token for what it does.
 fn check_access<B>(state: &AppState, request: &Request<B>) -> Result<(), Problem> {
     state
         .access

@@ -16,8 +16,7 @@ use super::cache::{HITS, MISSES, count_of};
 use super::ready::{self, Ready};
 use super::{answer_json, answer_text};
 use crate::conflicts::seconds;
-use crate::metrics::MetricSamples;
-use crate::metrics::{self, table};
+use crate::metrics::{self, MetricSamples, table};
 use crate::state::AppState;
 
 /// The state of a gateway. Times are seconds since 1970.
@@ -35,6 +34,7 @@ pub(crate) struct Overview {
     pub(crate) since: Option<f64>,
     /// What an operator should know although it is ready.
     pub(crate) warning: Option<Text>,
+    /// Where the blobs are.
     pub(crate) storage: Option<Text>,
     pub(crate) disk: Option<DiskSpace>,
     pub(crate) register: Option<RegisterState>,
@@ -51,7 +51,7 @@ pub(crate) struct Overview {
     pub(crate) now: f64,
 }
 
-/// The disk of the folder, in bytes.
+/// The space of the disk that the data folder is on, in bytes.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DiskSpace {
     pub(crate) free: u64,
@@ -63,7 +63,9 @@ pub(crate) struct DiskSpace {
 pub(crate) struct RegisterState {
     pub(crate) guarantee: Text,
     pub(crate) epoch: u64,
+    /// Uncertainty of the engine's clock, if it is known.
     pub(crate) clock_error: Option<f64>,
+    /// Mean time of a load since the start, if there was one.
     pub(crate) mean_load: Option<f64>,
     pub(crate) mean_swap: Option<f64>,
 }
@@ -116,10 +118,11 @@ pub(crate) struct RequestCounts {
 pub(crate) struct CacheCounts {
     pub(crate) hits: u64,
     pub(crate) misses: u64,
+    /// Bytes of bodies served from the cache.
     pub(crate) bytes_not_fetched: u64,
 }
 
-/// Returns whether the gateway is ready or why not, its storage and register, its requests, and its settings.
+/// Responds with whether the gateway is ready or why not, its storage and register, its requests, and its settings.
 pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
     let (status, down) = match ready::check(state).await {
         Ready::Yes => ("ready", None),
@@ -195,6 +198,7 @@ pub(super) async fn respond(state: &AppState) -> Response<Bytes> {
 }
 
 impl RequestCounts {
+    /// Returns the counts in these samples.
     pub(crate) fn of(samples: &MetricSamples<'_>) -> Self {
         let of = |status: &str| samples.sum(table::gateway::REQUESTS, &[("status", status)]);
         Self {
@@ -212,7 +216,7 @@ impl RequestCounts {
 }
 
 impl CacheCounts {
-    pub(crate) fn of(metrics: &ifmatch_cache::Metrics) -> Self {
+    fn of(metrics: &ifmatch_cache::Metrics) -> Self {
         let (hits, misses) = (count_of(metrics, &HITS), count_of(metrics, &MISSES));
         Self {
             hits,
@@ -223,6 +227,7 @@ impl CacheCounts {
 }
 
 impl RegisterState {
+    /// Describes a register, with the mean times of its calls in these samples.
     fn of(register: &dyn Register, samples: &MetricSamples<'_>) -> Self {
         let engine = register.engine();
         let mean = |operation| {
@@ -247,7 +252,7 @@ impl RegisterState {
     }
 }
 
-/// Returns the metrics.
+/// Responds with all metrics.
 pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
     answer_text(
         StatusCode::OK,
@@ -257,7 +262,7 @@ pub(super) fn respond_metrics(state: &AppState) -> Response<Bytes> {
 }
 
 /// Returns the metrics as text, updated to the present.
-pub(super) fn metrics_text(state: &AppState) -> String {
+fn metrics_text(state: &AppState) -> String {
     state.metrics.documents.set(state.documents.taken());
     if let Some(blobs) = &state.blobs {
         blobs.store.expire_leases();

@@ -1,15 +1,18 @@
 //! `/-/snapshot`: a consistent copy of the data folder, for backups of a gateway that goes on serving.
 
 use bytes::Bytes;
-use http::header::{ALLOW, RETRY_AFTER};
+use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, Response, StatusCode};
 use ifmatch_blob_indexed::{IndexedStore, OpenError, OpenErrorKind, Snapshot};
 use ifmatch_core::problem::Problem;
 use serde_json::json;
 
-use super::answer_json;
+use super::{answer_json, not_allowed};
 
 /// Takes a snapshot for `PUT`, which replaces the previous one, and removes it for `DELETE`.
+///
+/// # Errors
+/// 404 if there is none to remove, 405, 409 during another snapshot, 507 if the disk is full, or 500.
 pub(super) async fn respond(
     folder: &IndexedStore,
     method: &Method,
@@ -36,14 +39,14 @@ pub(super) async fn respond(
             Ok(false) => Err(Problem::not_found().detail("there is no snapshot. PUT takes one")),
             Err(error) => Err(problem(&error)),
         },
-        _ => Err(
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed")
-                .detail("PUT takes a snapshot, and DELETE removes it")
-                .header(ALLOW, HeaderValue::from_static("PUT, DELETE")),
-        ),
+        _ => Err(not_allowed(
+            "PUT, DELETE",
+            "PUT takes a snapshot, and DELETE removes it",
+        )),
     }
 }
 
+/// Returns the problem of a snapshot that couldn't be taken or removed.
 fn problem(error: &OpenError) -> Problem {
     match error.kind() {
         OpenErrorKind::InUse => Problem::new(StatusCode::CONFLICT, "snapshot-in-progress")
@@ -54,6 +57,7 @@ fn problem(error: &OpenError) -> Problem {
     }
 }
 
+/// Logs an unexpected error, and returns 500.
 fn failed(error: &dyn std::fmt::Display) -> Problem {
     tracing::error!(%error, "the snapshot failed");
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "snapshot-failed")

@@ -26,8 +26,7 @@ use ifmatch_gateway_config::access::{Access, Denied, host_check};
 use ifmatch_http_server::{BoxError, RequestBody, RequestContext, RequestHandler, framing};
 use ifmatch_proxy::LastExchange;
 use tower_service::Service;
-use tracker::RequestTracker;
-use tracker::ResponseBody;
+use tracker::{RequestTracker, ResponseBody};
 
 use crate::console::session;
 use crate::endpoints::Endpoint;
@@ -40,11 +39,13 @@ pub mod tracker;
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
 /// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
-const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+pub(crate) const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
 const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
-
+/// The name of this program in `Server` (RFC 9110 §10.2.4).
 const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");
+/// The port of https, which URLs omit.
+const HTTPS: u16 = 443;
 
 /// The inner service, and the checks and endpoints in front of it.
 #[derive(Clone)]
@@ -52,9 +53,11 @@ pub struct Gateway<S> {
     state: Arc<AppState>,
     listener: Listener,
     inner: S,
+    /// Tells whether a request has a signature, which the inner service checks.
     is_signed: fn(&Uri, &HeaderMap) -> bool,
+    /// Tells whether a query has a signature.
     is_presigned: fn(Option<&str>) -> bool,
-    /// Passes the request context to the inner service, if that forwards requests.
+    /// Passes the request context to the inner service, which forwards requests if this is set.
     set_context: Option<fn(&mut S, RequestContext, Option<LastExchange>)>,
     /// The origins of web pages that may send requests.
     cors: Option<Cors>,
@@ -88,19 +91,16 @@ impl<S: SetContext> SetContext for Cache<S> {
     }
 }
 
-/// A service that responds on its own.
-type Answers = Answering<fn(&Request<RequestBody>, u16) -> Response<Bytes>>;
-
-/// Answers each request by a function of the request and a port.
+/// An inner service that responds on its own.
 #[derive(Clone, Copy)]
-pub struct Answering<F> {
-    answer: F,
-    port: u16,
+pub enum Standalone {
+    /// Rejects each request, since the listener serves the endpoints only.
+    EndpointsOnly,
+    /// Redirects to the same URL with `https` and this port.
+    ToTls(u16),
 }
 
-impl<F: Fn(&Request<RequestBody>, u16) -> Response<Bytes>> Service<Request<RequestBody>>
-    for Answering<F>
-{
+impl Service<Request<RequestBody>> for Standalone {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -110,35 +110,28 @@ impl<F: Fn(&Request<RequestBody>, u16) -> Response<Bytes>> Service<Request<Reque
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        ready(Ok((self.answer)(&request, self.port).map(Full::new)))
+        let response = match *self {
+            Self::EndpointsOnly => elsewhere("only /-/ and PURGE are served here"),
+            Self::ToTls(port) => redirect_to_tls(&request, port),
+        };
+        ready(Ok(response.map(Full::new)))
     }
 }
 
-impl Gateway<Answers> {
+impl Gateway<Standalone> {
     /// Serves the endpoints alone.
     pub fn of_endpoints(state: Arc<AppState>) -> Self {
-        let answer = |_: &Request<RequestBody>, _| {
-            elsewhere("only /-/ and PURGE are served here").to_response()
-        };
-        let inner = Answering {
-            answer: answer as fn(&_, _) -> _,
-            port: 0,
-        };
         Self {
             listener: Listener::Endpoints,
-            ..Self::new(state, inner, |_, _| true)
+            ..Self::new(state, Standalone::EndpointsOnly, |_, _| true)
         }
     }
 
     /// Redirects all requests to the same URL with `https` and this port.
     pub fn to_tls(state: Arc<AppState>, port: u16) -> Self {
-        let inner = Answering {
-            answer: redirect_to_tls as fn(&_, _) -> _,
-            port,
-        };
         Self {
             listener: Listener::Redirect,
-            ..Self::new(state, inner, |_, _| true)
+            ..Self::new(state, Standalone::ToTls(port), |_, _| true)
         }
     }
 }
@@ -247,6 +240,7 @@ where
             .flatten()
     }
 
+    /// Returns `true` for a proxy.
     fn forwards(&self) -> bool {
         self.set_context.is_some()
     }
@@ -284,9 +278,9 @@ where
             && !self.forwards()
             && is_server_path(request.uri().path())
         {
-            PendingResponse::Rejected(
-                elsewhere("the endpoints of the gateway are at --admin-listen").to_response(),
-            )
+            PendingResponse::Rejected(elsewhere(
+                "the endpoints of the gateway are at --admin-listen",
+            ))
         } else if let Some(preflight) = self.cors.as_ref().and_then(|cors| cors.preflight(&request))
         {
             PendingResponse::Rejected(preflight)
@@ -365,6 +359,7 @@ where
         host_check::reject(request)
     }
 
+    /// Checks that a request has a token for what it does, or a signature.
     fn check_access(&self, access: &Access, request: &Request<RequestBody>) -> Result<(), Denied> {
         let headers = request.headers();
         let checked = access.check(request.method(), headers);
@@ -475,15 +470,16 @@ where
     }
 
     fn sends_interim(&self) -> bool {
-        self.set_context.is_some()
+        self.forwards()
     }
 }
 
 /// Returns 404 for a request that another listener serves.
-fn elsewhere(detail: &'static str) -> Problem {
-    Problem::not_found().detail(detail)
+fn elsewhere(detail: &'static str) -> Response<Bytes> {
+    Problem::not_found().detail(detail).to_response()
 }
 
+/// Wraps a response of the gateway itself, without its body if the request is a HEAD.
 fn own<B>(mut response: Response<Bytes>, mut tracker: RequestTracker) -> Response<ResponseBody<B>> {
     tracker.responded(&response);
     if tracker.is_head() {
@@ -496,6 +492,7 @@ fn own<B>(mut response: Response<Bytes>, mut tracker: RequestTracker) -> Respons
     response.map(|bytes| ResponseBody::own(bytes, tracker))
 }
 
+/// Returns 503 for a request without a slot.
 fn overloaded() -> Response<Bytes> {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded")
         .detail("too many concurrent requests, in total or from this client. Retry in a second")
@@ -503,14 +500,14 @@ fn overloaded() -> Response<Bytes> {
         .to_response()
 }
 
-/// Returns 413 for a request body beyond `--max-body-size`.
+/// Returns 413 for a request body beyond `--max-body-size` (RFC 9110 §15.5.14).
 pub fn too_large() -> Response<Bytes> {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large")
         .detail("the body is larger than --max-body-size")
         .to_response()
 }
 
-/// Returns 408. An HTTP/1 connection closes afterwards, since the rest of the body may still arrive.
+/// Returns 408 (RFC 9110 §15.5.9). An HTTP/1 connection closes afterwards, since the rest of the body may still arrive.
 fn too_slow(version: Version) -> Response<Bytes> {
     let mut response = Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow")
         .detail("the body arrived too slowly. Nothing was changed: send it again")
@@ -522,9 +519,6 @@ fn too_slow(version: Version) -> Response<Bytes> {
     }
     response
 }
-
-/// The port of https, which URLs omit.
-const HTTPS: u16 = 443;
 
 /// Returns 308 to the URL of a request with `https` and this port, or 400 if the request names no valid host.
 fn redirect_to_tls<B>(request: &Request<B>, port: u16) -> Response<Bytes> {
@@ -557,6 +551,7 @@ fn redirect_to_tls<B>(request: &Request<B>, port: u16) -> Response<Bytes> {
     }
 }
 
+/// Returns the URL with `https` and this port, or `None` if the host or the path is invalid.
 fn location(host: &[u8], port: u16, path: &str) -> Option<HeaderValue> {
     let authority = Authority::try_from(host)
         .ok()

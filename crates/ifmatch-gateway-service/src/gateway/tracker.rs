@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::header::{HOST, REFERER, USER_AGENT};
@@ -32,17 +33,21 @@ use crate::traces::{RequestSpan, SpanAttributes};
 /// The target of the access log.
 pub const ACCESS: &str = "ifmatch::access";
 
+/// The clients that proxies in front have seen.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Tracks a request. Dropping it updates the metrics, writes the access log and releases the request's slot.
 pub(crate) struct RequestTracker {
     state: Arc<AppState>,
+    /// `false` for a request that no client sent: see [`UncountedRequest`].
     is_counted: bool,
     started: Instant,
     slot: Option<RequestSlot>,
+    /// Index of its method: see [`method_index`].
     method: usize,
     credentials: CredentialKind,
     conditions: ConditionSet,
+    /// `true` if a lease caused the refusal.
     by_lease: bool,
     /// The request, if it can be refused because of a conflict.
     attempt: Option<Box<RequestAttempt>>,
@@ -190,6 +195,58 @@ impl RequestTracker {
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.bytes_out += bytes;
     }
+
+    /// Writes the line of the access log, and ends the span.
+    fn log(&self, line: AccessLine, duration: Duration, bytes_in: u64) {
+        let decision = self
+            .status
+            .and_then(|status| self.conditions.decision(status, self.by_lease));
+        let cache_status = line
+            .cache_status
+            .as_ref()
+            .and_then(|status| status.to_str().ok());
+        let id = line.id.to_str().unwrap_or_default();
+        let exchange = line.exchange.get();
+        debug!(
+            target: ACCESS,
+            client = %line.client,
+            forwarded_for = line.forwarded_for.as_deref(),
+            method = %line.method,
+            host = line.host.as_deref(),
+            path = %request_id::escape(line.uri.path()),
+            version = ?line.version,
+            credentials = self.credentials.name(),
+            status = self.status.map_or(0, |status| status.as_u16()),
+            condition = self.conditions.names(),
+            decision,
+            duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            bytes_in,
+            bytes_out = self.bytes_out,
+            id,
+            cache_status,
+            upstream = exchange.as_ref().map(|exchange| exchange.server.as_str()),
+            upstream_status = exchange.as_ref().map(|exchange| exchange.outcome.map_or(0, |status| status.as_u16())),
+            upstream_us = exchange.as_ref().map(|exchange| u64::try_from(exchange.duration.as_micros()).unwrap_or(u64::MAX)),
+            referer = line.referer.as_deref(),
+            user_agent = line.user_agent.as_deref(),
+            "request"
+        );
+        if let Some(span) = line.span {
+            span.end(SpanAttributes {
+                method: &line.method,
+                path: request_id::escape(line.uri.path()).to_string(),
+                scheme: if line.secure { "https" } else { "http" },
+                client: line.client.ip().to_string(),
+                status: self.status,
+                condition: self.conditions.names(),
+                decision,
+                bytes_in,
+                bytes_out: self.bytes_out,
+                id: id.to_owned(),
+                cache_status: cache_status.map(str::to_owned),
+            });
+        }
+    }
 }
 
 impl Drop for RequestTracker {
@@ -211,55 +268,8 @@ impl Drop for RequestTracker {
             by_lease: self.by_lease,
             seconds: duration.as_secs_f64(),
         });
-        if let Some(mut line) = self.line.take() {
-            let decision = self
-                .status
-                .and_then(|status| self.conditions.decision(status, self.by_lease));
-            let cache_status = line
-                .cache_status
-                .as_ref()
-                .and_then(|status| status.to_str().ok());
-            let id = line.id.to_str().unwrap_or_default();
-            let exchange = line.exchange.get();
-            debug!(
-                target: ACCESS,
-                client = %line.client,
-                forwarded_for = line.forwarded_for.as_deref(),
-                method = %line.method,
-                host = line.host.as_deref(),
-                path = %request_id::escape(line.uri.path()),
-                version = ?line.version,
-                credentials = self.credentials.name(),
-                status = self.status.map_or(0, |status| status.as_u16()),
-                condition = self.conditions.names(),
-                decision,
-                duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
-                bytes_in,
-                bytes_out = self.bytes_out,
-                id,
-                cache_status,
-                upstream = exchange.as_ref().map(|exchange| exchange.server.as_str()),
-                upstream_status = exchange.as_ref().map(|exchange| exchange.outcome.map_or(0, |status| status.as_u16())),
-                upstream_us = exchange.as_ref().map(|exchange| u64::try_from(exchange.duration.as_micros()).unwrap_or(u64::MAX)),
-                referer = line.referer.as_deref(),
-                user_agent = line.user_agent.as_deref(),
-                "request"
-            );
-            if let Some(span) = line.span.take() {
-                span.end(SpanAttributes {
-                    method: &line.method,
-                    path: request_id::escape(line.uri.path()).to_string(),
-                    scheme: if line.secure { "https" } else { "http" },
-                    client: line.client.ip().to_string(),
-                    status: self.status,
-                    condition: self.conditions.names(),
-                    decision,
-                    bytes_in,
-                    bytes_out: self.bytes_out,
-                    id: id.to_owned(),
-                    cache_status: cache_status.map(str::to_owned),
-                });
-            }
+        if let Some(line) = self.line.take() {
+            self.log(*line, duration, bytes_in);
         }
     }
 }
@@ -280,6 +290,7 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<String> {
         .map(|value| request_id::escape_text(value.as_bytes()))
 }
 
+/// Returns a URL without its query and fragment.
 fn without_query(mut url: String) -> String {
     url.truncate(url.find(['?', '#']).unwrap_or(url.len()));
     url

@@ -66,6 +66,9 @@ pub(crate) async fn page(
 }
 
 /// Calls `take` with each lease.
+///
+/// # Errors
+/// Fails if the store can't list containers or blobs.
 pub async fn for_each(
     store: &dyn BlobStore,
     mut take: impl FnMut(LeaseEntry),
@@ -76,6 +79,7 @@ pub async fn for_each(
         page.items.into_iter().for_each(&mut take);
         after = match page.next.map(|next| LeaseTarget::new(&next)) {
             Some(Ok(target)) => Some(target),
+            // A name from the store is valid.
             _ => return Ok(()),
         };
     }
@@ -111,6 +115,7 @@ impl<'a> PathPrefix<'a> {
     }
 }
 
+/// The walk through containers and blobs that fills a page.
 struct LeaseWalk<'a> {
     store: &'a dyn BlobStore,
     prefix: PathPrefix<'a>,
@@ -120,11 +125,12 @@ struct LeaseWalk<'a> {
     /// About how many bytes of memory the entries take.
     bytes: usize,
     visited: usize,
+    /// The target that was visited last.
     last: Option<LeaseTarget>,
 }
 
 impl LeaseWalk<'_> {
-    /// Visits all targets. Returns `true` if the page is full before the end.
+    /// Visits all targets after one. Returns `true` if the page is full before the end.
     async fn run(&mut self, after: Option<LeaseTarget>) -> Result<bool, StoreError> {
         let wanted = self.prefix;
         let mut after_container = None;
@@ -166,6 +172,7 @@ impl LeaseWalk<'_> {
         }
     }
 
+    /// Visits the blobs of a container after one. Returns `true` if the page is full.
     async fn blobs(
         &mut self,
         container: &ContainerName,

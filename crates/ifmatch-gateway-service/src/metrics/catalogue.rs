@@ -1,8 +1,7 @@
 //! All metrics of the gateway and the proxy, for the documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ifmatch_gateway_config::error::Error;
@@ -19,7 +18,7 @@ use super::{Metrics, cache, recorder, register, set_certificate_end, table, upst
 
 /// A server that is never asked.
 const SERVER: &str = "http://127.0.0.1:8000";
-/// Labels with values of the configuration, or of the program's version.
+/// Labels whose values depend on the configuration, or on the program's version.
 const OPEN: [&str; 4] = ["file", "route", "server", "version"];
 
 /// A metric.
@@ -29,7 +28,7 @@ pub struct Metric {
     pub kind: &'static str,
     /// Its description.
     pub help: String,
-    /// Its labels with their values. Without values, they depend on the configuration.
+    /// Its labels with their values. A label without values is one whose values depend on the configuration or the version.
     pub labels: BTreeMap<String, BTreeSet<String>>,
 }
 

@@ -23,14 +23,14 @@ impl ConditionSet {
         Self(indices.fold(0, |set, index| set | 1 << index))
     }
 
-    /// Returns all indices.
+    /// Returns all indices, in order of evaluation.
     pub(crate) fn all(self) -> impl Iterator<Item = usize> {
         (0..COUNT).filter(move |index| self.has(*index))
     }
 
-    /// Returns the index of the condition that caused a 304.
+    /// Returns the index of the condition that caused a 304: `If-None-Match`, or `If-Modified-Since`.
     pub(crate) fn not_modified(self) -> Option<usize> {
-        (2..4).find(|index| self.has(*index))
+        (2..COUNT).find(|index| self.has(*index))
     }
 
     /// Returns the index of the condition that caused a 412. Of several conditions this is the first, which nearly

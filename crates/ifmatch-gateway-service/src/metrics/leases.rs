@@ -20,7 +20,7 @@ use crate::leases::listing::LeaseEntry;
 ///
 /// Expiry isn't an operation. It is counted by the next `expire`.
 pub struct LeaseMetrics {
-    active: Mutex<Active>,
+    active: Mutex<ActiveLeases>,
     held: Gauge,
     acquired: Counter,
     renewed: Counter,
@@ -31,8 +31,9 @@ pub struct LeaseMetrics {
     refused: Counter,
 }
 
+/// The active leases, and what an unfinished backfill must not overwrite.
 #[derive(Default)]
-struct Active {
+struct ActiveLeases {
     leases: BTreeMap<LeaseTarget, Held>,
     backfill: Option<Backfill>,
 }
@@ -192,14 +193,15 @@ impl LeaseMetrics {
         self.held.set(active.count());
     }
 
-    fn remove(&self, active: &mut Active, target: &LeaseTarget, now: Timestamp) {
+    /// Removes a lease, and counts it if it has expired.
+    fn remove(&self, active: &mut ActiveLeases, target: &LeaseTarget, now: Timestamp) {
         let removed = active.leases.remove(target);
         if removed.is_some_and(|held| held.state(now) == LeaseState::Expired) {
             self.expired.increment(1);
         }
     }
 
-    fn active(&self) -> MutexGuard<'_, Active> {
+    fn active(&self) -> MutexGuard<'_, ActiveLeases> {
         // A panic leaves no partial entries behind.
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,15 +217,12 @@ impl Held {
     }
 }
 
-impl Active {
+impl ActiveLeases {
     /// Returns the leased targets in a container, including itself.
     fn within(&self, container: &ContainerName) -> Vec<LeaseTarget> {
-        let from = LeaseTarget {
-            container: container.clone(),
-            blob: None,
-        };
-        let targets = self.leases.range(from..).map(|(target, _)| target);
-        targets
+        self.leases
+            .range(container_target(container)..)
+            .map(|(target, _)| target)
             .take_while(|target| target.container == *container)
             .cloned()
             .collect()
@@ -239,6 +238,7 @@ impl Active {
 }
 
 impl Backfill {
+    /// Returns `true` if a target has changed since the start of the backfill.
     fn saw(&self, target: &LeaseTarget) -> bool {
         self.used.contains(target) || self.deleted.contains(&target.container)
     }
@@ -267,6 +267,7 @@ impl MeteredStore {
         self.metrics.refused();
     }
 
+    /// Records an operation if it has succeeded.
     fn record(
         &self,
         target: LeaseTarget,
@@ -279,6 +280,7 @@ impl MeteredStore {
         Ok(leased)
     }
 
+    /// Records a deletion if it has succeeded.
     fn record_deletion(
         &self,
         target: &LeaseTarget,
@@ -318,14 +320,7 @@ impl Wrapper for MeteredStore {
         request: LeaseRequest,
     ) -> Result<Leased, StoreError> {
         let result = self.store.lease_container(container, request.clone()).await;
-        self.record(
-            LeaseTarget {
-                container: container.clone(),
-                blob: None,
-            },
-            &request,
-            result,
-        )
+        self.record(container_target(container), &request, result)
     }
 
     async fn delete_container(
@@ -333,12 +328,8 @@ impl Wrapper for MeteredStore {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
-        let target = LeaseTarget {
-            container: container.clone(),
-            blob: None,
-        };
         self.record_deletion(
-            &target,
+            &container_target(container),
             self.store.delete_container(container, delete).await,
         )
     }
@@ -348,14 +339,17 @@ impl Wrapper for MeteredStore {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
-        let target = LeaseTarget {
-            container: container.clone(),
-            blob: None,
-        };
         self.record_deletion(
-            &target,
+            &container_target(container),
             self.store.delete_empty_container(container, delete).await,
         )
+    }
+}
+
+fn container_target(container: &ContainerName) -> LeaseTarget {
+    LeaseTarget {
+        container: container.clone(),
+        blob: None,
     }
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use conditions::{ConditionSet, HEADERS};
 use http::{Method, StatusCode};
+use ifmatch_gateway_config::access::CredentialKind;
+use ifmatch_gateway_config::error::Error;
 use ifmatch_http_server::ServerEvent;
 use ifmatch_register::metrics::BATCH_SIZE;
 use metrics::{Counter, Gauge, Histogram, Recorder, counter, gauge, histogram};
@@ -16,9 +18,6 @@ use table::gateway::{
     CREDENTIALS, DOCUMENTS, DURATION, IN_FLIGHT, REQUESTS, STORE_ERRORS, TIMEOUTS, TURNED_AWAY,
     WAITS,
 };
-
-use ifmatch_gateway_config::access::CredentialKind;
-use ifmatch_gateway_config::error::Error;
 
 pub(crate) mod cache;
 pub mod catalogue;
@@ -36,14 +35,16 @@ const BUCKETS: [f64; 14] = [
 /// Upper bounds of the buckets of batches, in calls.
 const BATCH_SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
+/// Values of the label `method`, in the order of [`method_index`].
 const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "other"];
+/// Values of the label `status`, in the order of [`class_index`].
 const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "aborted"];
 
 /// Marks a request by which the console reads an endpoint. Such a request is neither counted nor logged, since no client sent it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UncountedRequest;
 
-/// Handles of all metrics.
+/// Handles of the metrics of every server, and of the recorder.
 pub struct Metrics {
     requests: [[Counter; CLASSES.len()]; METHODS.len()],
     durations: [Histogram; METHODS.len()],
@@ -55,6 +56,7 @@ pub struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Bytes of request bodies.
     pub(crate) bytes_in: Counter,
+    /// By kind: accepted, then refused.
     credentials: [[Counter; 2]; CredentialKind::ALL.len()],
     /// Bytes of response bodies.
     pub(crate) bytes_out: Counter,
@@ -130,6 +132,7 @@ impl Metrics {
         Ok(metrics)
     }
 
+    /// Registers the metrics with a handle here with the current recorder.
     fn register(handle: PrometheusHandle) -> Self {
         let conditions = |outcome: &'static str| {
             HEADERS.map(
@@ -217,6 +220,7 @@ impl Metrics {
     }
 }
 
+/// Returns a recorder with the buckets of all histograms.
 fn recorder() -> Result<PrometheusRecorder, Error> {
     let builder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Full(DURATION.to_owned()), &BUCKETS)
@@ -239,6 +243,7 @@ fn recorder() -> Result<PrometheusRecorder, Error> {
     Ok(builder.build_recorder())
 }
 
+/// Increments the counters with these indices.
 fn count(counters: &[Counter], indices: impl IntoIterator<Item = usize>) {
     indices
         .into_iter()
@@ -257,6 +262,7 @@ pub(crate) fn method_index(method: &Method) -> usize {
     }
 }
 
+/// Returns the index of a class of statuses, or of requests that had no response.
 fn class_index(status: Option<StatusCode>) -> usize {
     match status.map(|status| status.as_u16()) {
         Some(0..300) => 0,
@@ -272,7 +278,7 @@ fn class_index(status: Option<StatusCode>) -> usize {
 pub(crate) struct MetricSamples<'a>(HashMap<&'a str, Vec<(&'a str, f64)>>);
 
 impl<'a> MetricSamples<'a> {
-    /// Parses the gateway's own metrics.
+    /// Parses the gateway's own metrics, whose labels contain no space.
     pub(crate) fn parse(text: &'a str) -> Self {
         let mut samples = Self::default();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -306,7 +312,6 @@ impl<'a> MetricSamples<'a> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

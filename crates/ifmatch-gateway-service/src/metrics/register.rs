@@ -3,16 +3,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use ifmatch_core::date::Timestamp;
 use ifmatch_core::record::{Record, Revision};
 use ifmatch_register::{
     Engine, Key, Register, RegisterError, RegisterErrorKind, Scan, Swap, Wrapper, async_trait,
 };
 use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, gauge, histogram};
+use tokio::time::Instant;
 
 use super::table::register::{CLOCK_ERROR, EPOCH, LAST_SWAP, SECONDS};
-use tokio::time::Instant;
+use crate::conflicts::seconds;
 
 /// Operations and outcomes of a register: labels of [`SECONDS`].
 const LOAD: &str = "load";
@@ -44,6 +44,7 @@ impl MeteredRegister {
         metered
     }
 
+    /// Sets the gauges of the engine. Infinity stands for a clock whose error is unknown.
     fn update_engine(&self) {
         let Engine { epoch, time, .. } = self.register.engine();
         self.epoch
@@ -97,7 +98,7 @@ impl Wrapper for MeteredRegister {
         });
         let swapped = swapped.await;
         if matches!(swapped, Ok(Swap::Done)) {
-            self.last_swap.set(seconds_of(SystemClock.wall()));
+            self.last_swap.set(seconds(SystemClock.wall()));
         }
         swapped
     }
@@ -108,14 +109,6 @@ impl Wrapper for MeteredRegister {
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "microseconds since 1970 are below 2^53"
-)]
-fn seconds_of(time: Timestamp) -> f64 {
-    time.micros() as f64 / 1e6
-}
-
 /// Returns all operations with all their outcomes.
 pub(super) fn labels() -> impl Iterator<Item = (&'static str, &'static str)> {
     use RegisterErrorKind::{Ambiguous, Full, Unavailable, Unreadable};
@@ -124,6 +117,7 @@ pub(super) fn labels() -> impl Iterator<Item = (&'static str, &'static str)> {
     outcomes.flat_map(|outcome| [LOAD, SWAP, SCAN].map(|operation| (operation, outcome)))
 }
 
+/// Returns the outcome of a call that failed.
 fn outcome_label(kind: RegisterErrorKind) -> &'static str {
     match kind {
         RegisterErrorKind::Ambiguous => "ambiguous",

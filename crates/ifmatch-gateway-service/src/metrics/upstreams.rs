@@ -10,19 +10,25 @@ use super::table::upstreams::{
     BREAKER_OPEN, ERRORS, HEALTHY, IN_FLIGHT, REJECTED, RESPONSES, SECONDS, WAITING,
 };
 
+/// Values of the label `status`.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Values of the label `reason`.
 const REASONS: [&str; 2] = ["full", "hanging"];
+/// Values of the label `kind`.
 const KINDS: [&str; 3] = ["unreachable", "broken", "timeout"];
 
 /// Handles of the metrics of all upstreams, by route.
-pub struct UpstreamMetrics(HashMap<String, Upstream>);
+pub struct UpstreamMetrics(HashMap<String, RouteMetrics>);
 
-struct Upstream {
+/// Handles of the metrics of a route.
+struct RouteMetrics {
+    /// By reason.
     rejected: [Counter; REASONS.len()],
     /// By name.
     servers: HashMap<String, ServerMetrics>,
 }
 
+/// Handles of the metrics of a server.
 struct ServerMetrics {
     seconds: Histogram,
     responses: [Counter; CLASSES.len()],
@@ -35,13 +41,13 @@ impl UpstreamMetrics {
         Self(
             upstreams
                 .iter()
-                .map(|upstream| (upstream.route.clone(), Upstream::new(upstream)))
+                .map(|upstream| (upstream.route.clone(), RouteMetrics::new(upstream)))
                 .collect(),
         )
     }
 }
 
-impl Upstream {
+impl RouteMetrics {
     fn new(upstream: &UpstreamState) -> Self {
         let route = &upstream.route;
         let servers = upstream
@@ -70,6 +76,7 @@ impl ServerMetrics {
         }
     }
 
+    /// Counts an exchange with the server.
     fn count(&self, outcome: Result<StatusCode, ProxyErrorKind>) {
         match outcome {
             Ok(status) => self.responses
@@ -90,21 +97,19 @@ impl ProxyObserver for UpstreamMetrics {
             ProxyEvent::Exchange {
                 route, exchange, ..
             } => {
-                let Some(upstream) = self.0.get(route) else {
-                    return;
-                };
-                let Some(server) = upstream.servers.get(exchange.server.as_str()) else {
-                    return;
-                };
-                server.count(exchange.outcome);
-                if exchange.outcome.is_ok() {
-                    server.seconds.record(exchange.duration.as_secs_f64());
+                let metrics = self.0.get(route);
+                let name = exchange.server.as_str();
+                if let Some(server) = metrics.and_then(|metrics| metrics.servers.get(name)) {
+                    server.count(exchange.outcome);
+                    if exchange.outcome.is_ok() {
+                        server.seconds.record(exchange.duration.as_secs_f64());
+                    }
                 }
             }
             ProxyEvent::Rejected { route, reason, .. } => {
-                if let Some(upstream) = self.0.get(route) {
-                    let hanging = reason == ProxyErrorKind::Unavailable;
-                    upstream.rejected[usize::from(hanging)].increment(1);
+                if let Some(metrics) = self.0.get(route) {
+                    let is_hanging = reason == ProxyErrorKind::Unavailable;
+                    metrics.rejected[usize::from(is_hanging)].increment(1);
                 }
             }
             _ => {}
@@ -129,6 +134,7 @@ pub fn clear(proxy: &Proxy) {
     set(&upstreams);
 }
 
+/// Sets the gauges to these states.
 #[expect(
     clippy::cast_precision_loss,
     reason = "levels, of which fifteen digits are enough"

@@ -22,6 +22,8 @@ const READS: u32 = 4;
 const SEGMENT: usize = 1 << 16;
 /// Maximum number of purges that wait to be appended.
 const WAITING: usize = 1 << 12;
+/// About the size of a purge in a segment without its texts, in bytes.
+const OVERHEAD: usize = 32;
 
 /// A node that follows the log. Cheap to clone.
 #[derive(Clone)]
@@ -48,6 +50,7 @@ impl fmt::Display for NotAppended {
 /// The last complete read.
 #[derive(Default)]
 struct ReadProgress {
+    /// Number of the last segment that was carried out.
     position: AtomicU64,
     /// Its beginning, in microseconds.
     read: AtomicU64,
@@ -140,6 +143,7 @@ struct LogReader {
 }
 
 impl LogReader {
+    /// Reads the log until the process ends. Logs when it can't be read, and when it can again.
     async fn run(mut self) {
         let mut is_well = true;
         loop {
@@ -189,6 +193,7 @@ impl LogReader {
         Ok(())
     }
 
+    /// Lets the cache use stored responses until a time, and records the read that began at `began`.
     fn trust(&mut self, began: Timestamp, until: Timestamp) {
         self.cache.trust_until(until);
         self.progress
@@ -230,13 +235,13 @@ async fn append_all(
     }
 }
 
-/// Returns the approximate size of a purge in a segment.
+/// Returns the approximate size of an order in a segment, in bytes.
 fn size(order: &PurgeOrder) -> usize {
     let of = |purge: &Purge| match purge {
         Purge::Url(text) | Purge::Prefix(text) => text.len(),
         Purge::Group { origin, name } => origin.len() + name.len(),
     };
-    order.purges.iter().map(|purge| 32 + of(purge)).sum()
+    order.purges.iter().map(|purge| OVERHEAD + of(purge)).sum()
 }
 
 #[cfg(test)]

@@ -30,11 +30,12 @@ const SWEEP: u64 = 64;
 const PAGE: usize = 256;
 /// Maximum number of swaps of a contested head.
 const ATTEMPTS: usize = 64;
-/// Keys without a slash, which no resource behind a proxy has.
+/// The key of the head. It has no slash, as the key of no resource behind a proxy.
 const HEAD: &str = "purge-log";
+/// Prefix of the keys of the segments.
 const SEGMENTS: &str = "purge-log:";
 
-/// A log.
+/// The purge log in a register. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct PurgeLog {
     register: Arc<dyn Register>,
@@ -87,7 +88,7 @@ impl PurgeLog {
                 });
             }
             let first = record_of(&Head::new(nonce()?), None)?;
-            drop(maybe(
+            drop(unless_ambiguous(
                 self.register
                     .compare_and_swap(&key, Revision::NONE, Some(&first))
                     .await,
@@ -109,7 +110,7 @@ impl PurgeLog {
                 .register
                 .compare_and_swap(&segment_key(number)?, Revision::NONE, Some(&record))
                 .await;
-            let is_ours = match maybe(created)? {
+            let is_ours = match unless_ambiguous(created)? {
                 None => continue,
                 Some(Swap::Done) => true,
                 // An attempt without a response took place. Records of different writers differ by their nonces.
@@ -142,7 +143,7 @@ impl PurgeLog {
                 .register
                 .compare_and_swap(&key(HEAD)?, loaded.record.revision(), Some(&next))
                 .await;
-            if maybe(swapped)? == Some(Swap::Done) && self.epoch() == epoch {
+            if unless_ambiguous(swapped)? == Some(Swap::Done) && self.epoch() == epoch {
                 return Ok(Some(head));
             }
             loaded = self.head().await?;
@@ -150,7 +151,7 @@ impl PurgeLog {
         Err(contended())
     }
 
-    /// Reads the segments after a position, up to the newest. Returns `None` if one is missing, or can't be read.
+    /// Reads the segments after a position, at least up to the newest. Returns `None` if one is missing, or can't be read.
     ///
     /// # Errors
     /// If the register fails.
@@ -204,7 +205,7 @@ impl PurgeLog {
         );
         for (key, record) in self.register.scan(&scan).await? {
             if key < first {
-                drop(maybe(
+                drop(unless_ambiguous(
                     self.register
                         .compare_and_swap(&key, record.revision(), None)
                         .await,
@@ -220,7 +221,7 @@ impl PurgeLog {
 }
 
 /// Returns the result of a swap, or `None` if it may have taken place.
-fn maybe(swapped: Result<Swap, RegisterError>) -> Result<Option<Swap>, RegisterError> {
+fn unless_ambiguous(swapped: Result<Swap, RegisterError>) -> Result<Option<Swap>, RegisterError> {
     match swapped {
         Ok(swap) => Ok(Some(swap)),
         Err(error) if error.kind() == RegisterErrorKind::Ambiguous => Ok(None),
@@ -228,6 +229,7 @@ fn maybe(swapped: Result<Swap, RegisterError>) -> Result<Option<Swap>, RegisterE
     }
 }
 
+/// Returns the error after too many swaps of a contested record.
 fn contended() -> RegisterError {
     RegisterError::new(
         RegisterErrorKind::Unavailable,
@@ -239,7 +241,7 @@ fn key(key: &str) -> Result<Key, RegisterError> {
     Key::new(key).map_err(|error| RegisterError::new(RegisterErrorKind::Unreadable, error))
 }
 
-/// Returns the key of a segment. Keys sort as the numbers do.
+/// Returns the key of a segment. Keys sort as the numbers do: a `u64` has at most 20 digits.
 fn segment_key(number: u64) -> Result<Key, RegisterError> {
     key(&format!("{SEGMENTS}{number:020}"))
 }
@@ -261,6 +263,7 @@ fn record_of<T: Serialize>(content: &T, before: Option<&Record>) -> Result<Recor
     next.ok_or_else(|| RegisterErrorKind::Unreadable.into())
 }
 
+/// Returns the content of a record.
 fn read<T: DeserializeOwned>(record: &Record) -> Result<T, RegisterError> {
     let version = record.state(SystemClock.now()).version();
     serde_json::from_slice(version.map_or(&[], |version| version.payload())).map_err(unreadable)

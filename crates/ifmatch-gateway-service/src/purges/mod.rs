@@ -12,14 +12,13 @@ use http::{HeaderMap, StatusCode};
 use ifmatch_cache::{CacheHandle, Purge};
 use ifmatch_client::Cause;
 use ifmatch_core::problem::Problem;
-use reqwest::Client;
-use serde::{Deserialize, Serialize};
-use url::Url;
-
 use ifmatch_gateway_config::endpoint_paths::CACHE;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::shown_url::without_secrets;
 use ifmatch_gateway_config::trust::Trust;
+use reqwest::Client;
+use serde::{Deserialize, Serialize};
+use url::Url;
 
 mod follower;
 mod log;
@@ -102,14 +101,14 @@ impl Purges {
 /// Time limit for each peer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The peers of a proxy.
+/// The peers of a proxy, with a client for each.
 pub struct Peers(Vec<(Url, Client)>);
 
 impl Peers {
     /// Creates the clients of these peers.
     ///
     /// # Errors
-    /// If this machine has no root certificates for a peer with `https`.
+    /// Fails if this machine has no root certificates for a peer with `https`.
     pub fn new(urls: &[Url]) -> Result<Self, Error> {
         let client = |url: &Url| {
             Ok((
@@ -127,7 +126,7 @@ impl Peers {
     ///
     /// # Errors
     /// Names the peers that haven't confirmed the purge, with the reasons.
-    pub(super) async fn ask(&self, order: &PurgeOrder, request: &HeaderMap) -> Result<(), String> {
+    async fn ask(&self, order: &PurgeOrder, request: &HeaderMap) -> Result<(), String> {
         let asked = self.0.iter().map(async |(peer, client)| {
             let failed = match Self::ask_one(client, peer, order, request).await {
                 Ok(status) if status.is_success() => return None,
@@ -144,6 +143,7 @@ impl Peers {
         }
     }
 
+    /// Asks a peer to purge, and returns the status of its response.
     async fn ask_one(
         client: &Client,
         peer: &Url,

@@ -14,9 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch::Receiver;
 use tokio::time::Instant;
 
-use crate::slots::ConnectedPeer;
-use crate::slots::ConnectionSlot;
-use crate::slots::RequestSlots;
+use crate::slots::{ConnectedPeer, ConnectionSlot, RequestSlots};
 
 /// Counters of one connection. They guide timeouts only, so relaxed loads and stores are enough.
 #[derive(Debug)]
@@ -54,6 +52,7 @@ pub(crate) struct ConnectedClient {
 /// A server's phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ServerPhase {
+    /// The server accepts connections, and keeps them alive.
     Serving,
     /// The server will stop. Each response closes its connection, so no client has one open when the server does.
     Draining,
@@ -182,12 +181,13 @@ pin_project! {
         #[pin]
         stream: T,
         activity: Arc<ConnectionActivity>,
+        // Small buffers that are written at once.
         joined: Vec<u8>,
         slot: ConnectionSlot,
     }
 }
 
-/// Several buffers of up to this size in total are joined, which costs less than a vectored write.
+/// Several buffers of up to this size in total, in bytes, are joined, which costs less than a vectored write.
 const JOINED: usize = 4 * 1024;
 
 impl<T> CountedStream<T> {

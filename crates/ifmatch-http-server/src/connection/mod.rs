@@ -36,8 +36,7 @@ use crate::handler::{AnyBody, AnyError, AnyHandler, RequestContext};
 use crate::http1::{self, InterimStream};
 use crate::http2::{self, CloseMode, ReadTimeout, StreamOptions};
 use crate::interim::InterimQueue;
-use crate::limits::ServerLimits;
-use crate::limits::{ServerEvent, ServerObserver};
+use crate::limits::{ServerEvent, ServerLimits, ServerObserver};
 use crate::request_body::{ReceivedBody, RequestBody};
 use crate::slots::{ConnectionSlot, ConnectionSlots, EvictionRegistration, RequestSlots};
 
@@ -45,7 +44,7 @@ pub(crate) mod activity;
 
 mod watchdog;
 
-/// Maximum number of bytes to read of a request without TLS.
+/// Maximum number of bytes to read of a request without TLS on a port with it.
 const LONGEST_REFUSED: u64 = 64 * 1024;
 /// Time to send GOAWAY, or the last bytes of a response, on a connection that is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -171,6 +170,7 @@ impl ConnectionHandler {
         Ok(Negotiated::Tls(stream, protocol))
     }
 
+    /// Serves the requests of a connection, whose protocol is known.
     async fn run<T>(
         &self,
         stream: T,
@@ -300,6 +300,7 @@ impl ConnectionHandler {
         }
     }
 
+    /// Reports that a connection is closed.
     fn report(&self, reason: CloseReason) {
         match reason {
             CloseReason::SlowHead => self.shared.observer.observe(ServerEvent::SlowHead),
@@ -459,7 +460,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// Fails if the connection breaks.
-pub(super) async fn detect(stream: &TcpStream) -> io::Result<HttpProtocol> {
+async fn detect(stream: &TcpStream) -> io::Result<HttpProtocol> {
     let mut start = [0; PREFACE.len()];
     let mut seen = 0;
     loop {
@@ -479,7 +480,7 @@ pub(super) async fn detect(stream: &TcpStream) -> io::Result<HttpProtocol> {
 }
 
 /// Returns the protocol that ALPN has selected, or HTTP/1 if it has selected none.
-pub(super) fn from_alpn(selected: Option<&[u8]>) -> HttpProtocol {
+fn from_alpn(selected: Option<&[u8]>) -> HttpProtocol {
     if selected == Some(b"h2") {
         HttpProtocol::Http2
     } else {

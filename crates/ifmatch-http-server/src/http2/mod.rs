@@ -33,7 +33,7 @@ use stream::{Cancellations, ResponseStream};
 /// Number of bytes that a client may send before they are read, per stream and per connection.
 const WINDOW: u32 = 1 << 20;
 
-/// Bytes of a response to buffer before the client reads any.
+/// Number of bytes of a response to buffer before the client reads any.
 const SEND_BUFFER: usize = 128 << 10;
 
 /// Returns the settings for connections within `limits`. The library's own limits apply to streams that are reset
@@ -89,6 +89,7 @@ pub(crate) enum CloseMode {
     Immediate,
 }
 
+/// A connection before and after its handshake.
 enum Http2State<T> {
     Handshake(Handshake<T, Bytes>),
     Serving(server::Connection<T, Bytes>),
@@ -119,6 +120,7 @@ where
         }
     }
 
+    /// Responds to a request, in a task of its own.
     fn begin<F, B>(&mut self, request: Request<RecvStream>, mut reply: SendResponse<Bytes>)
     where
         A: FnMut(Request<StreamBody>, Option<Arc<InterimQueue>>) -> Option<F>,
@@ -165,6 +167,7 @@ fn refuse(reply: &mut SendResponse<Bytes>, status: StatusCode) {
     }
 }
 
+/// Sends GOAWAY.
 fn shut_down<T: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut server::Connection<T, Bytes>,
     close: CloseMode,

@@ -45,6 +45,7 @@ impl StreamBody {
         }
     }
 
+    /// Reads the next bytes, and lets the client send as many more.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
         let polled = self.stream.poll_data(cx);
         if let Some(interim) = self.expects_continue.take().filter(|_| polled.is_pending()) {

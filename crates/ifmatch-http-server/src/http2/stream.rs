@@ -41,6 +41,7 @@ pin_project! {
 
 pin_project! {
     #[project = StateProjection]
+    // The two phases of a response.
     enum StreamState<F, B> {
         Waiting { #[pin] response: F },
         Sending { #[pin] body: SendBody<B> },
@@ -226,6 +227,7 @@ impl<B: Body<Data = Bytes, Error: Into<BoxError>>> SendBody<B> {
         }
     }
 
+    /// Sends the rest of the body, as far as the client reads it.
     fn poll_send(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let mut this = self.project();
         loop {
@@ -331,10 +333,11 @@ impl Cancellations {
 }
 
 thread_local! {
+    /// The last date, with its text, which changes once a second.
     static LAST: RefCell<(HttpDate, HeaderValue)> = RefCell::new(formatted(HttpDate::from_unix(0)));
 }
 
-/// Returns the current date.
+/// Returns the current date, for `Date`.
 pub(super) fn date() -> HeaderValue {
     let now = HttpDate::from_unix((SystemClock.wall().micros() / 1_000_000).cast_signed());
     LAST.with_borrow_mut(|last| {

@@ -65,6 +65,7 @@ where
     (client.ready().await.unwrap(), end, close)
 }
 
+/// Returns a client of a service whose connection this side never closes.
 async fn serve<F, B>(
     answer: impl FnMut(Request<StreamBody>, Queue) -> F + Unpin + Send + 'static,
 ) -> SendRequest<Bytes>
@@ -73,12 +74,12 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let (client, end, close) = connect(&client::Builder::new(), answer).await;
-    // The connection is never closed from this side.
     std::mem::forget(close);
     drop(end);
     client
 }
 
+/// Sends a request, whose content follows if it is a POST.
 fn ask(client: &mut SendRequest<Bytes>, method: Method) -> (ResponseFuture, SendStream<Bytes>) {
     let ends = method != Method::POST;
     let request = Request::builder()
@@ -159,7 +160,7 @@ async fn content_length_sets_the_size_hint() {
                 .into_body()
                 .collect()
                 .await
-                .map(http_body_util::Collected::to_bytes);
+                .map(Collected::to_bytes);
             Ok(Response::new(Full::new(Bytes::from(format!(
                 "{hint:?} {read:?}"
             )))))
@@ -521,7 +522,7 @@ async fn an_unread_body_times_out() {
     };
     let reset = tokio::time::timeout(limits().body_timeout * 2, reset)
         .await
-        .expect("a reset");
+        .expect("a stream that is reset in time");
     assert_eq!(reset.reason(), Some(Reason::CANCEL));
 }
 

@@ -14,7 +14,7 @@ use super::peers::{ConnectedPeer, CountedConnection, Peers};
 use crate::connection::activity::ConnectionActivity;
 use crate::limits::{ServerEvent, ServerObserver};
 
-/// Minimum idle time before eviction. A connection idle for less may be about to send a request.
+/// Minimum idle time before eviction. A client that was idle for less may be about to send a request.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Interval at which a waiting client looks for a connection that has become idle.
@@ -23,6 +23,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Connections of listeners that share limits.
 pub(crate) struct ConnectionSlots {
     limit: SlotLimit,
+    /// Minimum idle time before eviction.
     grace: Duration,
     free: Arc<Semaphore>,
     peers: Arc<Peers>,
@@ -33,7 +34,9 @@ pub(crate) struct ConnectionSlots {
 /// Connections that can be evicted.
 #[derive(Debug, Default)]
 struct Registry {
+    /// Number of the next connection.
     next: u64,
+    /// By number, each with what tells it that it is evicted.
     open: HashMap<u64, (Arc<ConnectionActivity>, Arc<Notify>)>,
 }
 

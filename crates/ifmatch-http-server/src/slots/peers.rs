@@ -30,11 +30,13 @@ pub(crate) struct ConnectedPeer {
 pub(super) struct CountedConnection(Arc<ConnectedPeer>);
 
 impl CountedConnection {
+    /// Counts a connection of this client.
     pub(super) fn new(peer: Arc<ConnectedPeer>) -> Self {
         peer.connections.fetch_add(1, Relaxed);
         Self(peer)
     }
 
+    /// Returns the client.
     pub(super) fn peer(&self) -> &Arc<ConnectedPeer> {
         &self.0
     }

@@ -13,8 +13,10 @@ use crate::limits::{ServerEvent, ServerLimits, ServerObserver};
 /// A server's request slots.
 pub(crate) struct RequestSlots {
     limit: SlotLimit,
+    /// Maximum number of concurrent requests on one HTTP/2 connection.
     streams: u32,
     observer: Arc<dyn ServerObserver>,
+    /// Slots in use.
     taken: AtomicU32,
     /// Requests in progress, with or without a slot.
     open: AtomicU32,

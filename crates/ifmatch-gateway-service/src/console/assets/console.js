@@ -1,9 +1,13 @@
 // Keeps the live parts of a page current, counts seconds, filters lists and copies tags. Everything else works without it.
 "use strict";
 
+// Milliseconds until a page asks again for a stream that was refused.
 const AGAIN = 10_000;
-const COPIED = 1500;
+// Milliseconds for which a button says that it has copied.
+const COPIED = 1_500;
+
 let stream;
+// The latest version of the page, which may wait to be shown.
 let page;
 
 // What works with scripts only is shown.

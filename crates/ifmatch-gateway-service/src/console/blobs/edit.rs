@@ -13,6 +13,7 @@ use crate::console::screens::now;
 use crate::console::{OperatorVisit, PageAnswer, PageFrame, page, render};
 use crate::text::{self, Text, encode};
 
+/// The page that merges a text with a newer version.
 #[derive(Template)]
 #[template(path = "merge.html")]
 struct MergePage {
@@ -20,9 +21,12 @@ struct MergePage {
     path: Text,
     name: Text,
     now: f64,
+    /// The newer version.
     version: BlobVersion,
     newline: &'static str,
+    /// The text that the operator began with.
     base: String,
+    /// The operator's text.
     ours: String,
     /// Each part, with the number and the choice of a conflict.
     regions: Vec<(MergeRegion, usize, String)>,
@@ -30,6 +34,7 @@ struct MergePage {
 }
 
 impl MergePage {
+    /// Returns the number of conflicts.
     fn conflicts(&self) -> u32 {
         self.regions
             .iter()
@@ -165,6 +170,7 @@ impl OperatorVisit<'_> {
         })
     }
 
+    /// Returns the page that asks how to merge, with the choices that were made before.
     fn merge_page(
         &self,
         version: BlobVersion,

@@ -12,6 +12,10 @@ use crate::console::screens::now;
 use crate::console::{OperatorVisit, PageAnswer, PageFrame, render};
 use crate::text::{self, Text, encode};
 
+/// Maximum number of entries of a page.
+const LISTED: usize = 200;
+
+/// The page of all containers.
 #[derive(Template)]
 #[template(path = "containers.html")]
 struct ContainersPage {
@@ -22,6 +26,7 @@ struct ContainersPage {
     new: NewBlob,
 }
 
+/// A page of the listing of containers.
 #[derive(Deserialize)]
 struct ContainerList {
     containers: Vec<Container>,
@@ -34,6 +39,7 @@ struct Container {
     last_modified: Option<Text>,
 }
 
+/// The page of a folder.
 #[derive(Template)]
 #[template(path = "blobs.html")]
 struct BlobsPage {
@@ -64,6 +70,7 @@ struct NewBlob {
     problem: Option<Text>,
 }
 
+/// A page of the listing of a folder.
 #[derive(Default, Deserialize)]
 struct BlobList {
     blobs: Vec<ListedBlob>,
@@ -87,6 +94,7 @@ impl OperatorVisit<'_> {
             .await
     }
 
+    /// Lists containers, or the folder at this path, with a form for a new blob.
     async fn listing(&self, path: &str, new: NewBlob, status: StatusCode) -> PageResult {
         let after = match self.form.get("after") {
             "" => String::new(),
@@ -95,7 +103,7 @@ impl OperatorVisit<'_> {
         let (frame, now) = (self.frame("blobs"), now());
         if path.is_empty() {
             let ContainerList { containers, next } =
-                self.inside.json(&format!("/?limit=200{after}")).await?;
+                self.inside.json(&format!("/?limit={LISTED}{after}")).await?;
             let shown = ContainersPage {
                 frame,
                 now,
@@ -110,7 +118,7 @@ impl OperatorVisit<'_> {
         ContainerName::new(container).map_err(|error| not_found(&error))?;
         let start = self.form.get("start");
         let prefix = encode(&format!("{folder}{start}"));
-        let query = format!("?delimiter=%2F&limit=200&prefix={prefix}{after}");
+        let query = format!("?delimiter=%2F&limit={LISTED}&prefix={prefix}{after}");
         let target = format!("/{}{query}", encode(container));
         let listed = match self.inside.json(&target).await {
             // A container begins with its first blob.
@@ -155,16 +163,17 @@ impl OperatorVisit<'_> {
         }
     }
 
+    /// Creates the blob of the form, unless the form or the gateway forbids it.
     async fn try_to_create(&self) -> PageResult {
         let mut name = self.form.get("name").trim();
         let (media_type, content) = match &self.form.file {
-            Some((file, media_type, content)) => {
+            Some(file) => {
                 if name.is_empty() {
-                    name = file;
+                    name = &file.name;
                 }
-                let media_type = media_type.as_deref();
+                let media_type = file.media_type.as_deref();
                 let media_type = media_type.unwrap_or("application/octet-stream");
-                (media_type, content.clone())
+                (media_type, file.content.clone())
             }
             None => ("text/plain; charset=utf-8", self.field("text").into()),
         };
@@ -180,7 +189,7 @@ impl OperatorVisit<'_> {
         let target = target(&path).map_err(invalid)?;
         let fields = [
             (IF_NONE_MATCH, HeaderValue::from_static("*")),
-            (CONTENT_TYPE, value(media_type)?),
+            (CONTENT_TYPE, field_value(media_type)?),
         ];
         let created = self.inside.whole(Method::PUT, &target, &fields, content);
         match created.await {
@@ -197,7 +206,8 @@ impl OperatorVisit<'_> {
     }
 }
 
-fn value(text: &str) -> Result<HeaderValue, RequestFailure> {
+/// Returns the value of a field that the form determines.
+fn field_value(text: &str) -> Result<HeaderValue, RequestFailure> {
     let detail = "This form is out of date. Load the page again.";
     let invalid = |_| RequestFailure::new(StatusCode::BAD_REQUEST, detail);
     HeaderValue::try_from(text).map_err(invalid)

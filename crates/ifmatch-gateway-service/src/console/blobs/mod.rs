@@ -19,13 +19,12 @@ use ifmatch_core::EntityTag;
 use serde::Deserialize;
 
 use super::inside::RequestFailure;
-use super::screens::{lease_target, now};
-use super::{OperatorVisit, PageAnswer, PageFrame, live, page, render};
+use super::screens::{is_locked, lease_target, now};
+use super::{OperatorVisit, PageAnswer, PageFrame, PageResult, live, page, render};
 use crate::text::{self, Text, encode, encode_path};
 use preview::{BlobVersion, Editable, Preview};
 
-type PageResult = Result<PageAnswer, RequestFailure>;
-
+/// The page of a blob.
 #[derive(Template)]
 #[template(path = "blob.html")]
 struct ShownBlob {
@@ -38,6 +37,7 @@ struct ShownBlob {
     preview: Preview,
     lease: BlobLease,
     editor: Option<Editor>,
+    /// Why the blob wasn't changed.
     problem: Option<Text>,
 }
 
@@ -50,6 +50,7 @@ struct NewerVersion {
     now: f64,
 }
 
+/// The page that asks whether to delete a blob.
 #[derive(Template)]
 #[template(path = "delete.html")]
 struct DeletionPage {
@@ -64,11 +65,14 @@ struct Editor {
     text: String,
     /// The text of the version that the operator began with.
     base: String,
+    /// The tag of the version that the text is to replace.
     tag: Text,
+    /// How its lines end in the blob: `lf` or `crlf`.
     newline: Text,
     is_merged: bool,
 }
 
+/// The lease of a blob, as `/-/leases/…` describes it.
 #[derive(Deserialize)]
 struct BlobLease {
     state: Text,
@@ -77,6 +81,7 @@ struct BlobLease {
 }
 
 impl BlobLease {
+    /// Stands for a lease that can't be read.
     fn unknown(reason: &str) -> Self {
         Self {
             state: format!("unknown: {reason}").into(),
@@ -87,9 +92,10 @@ impl BlobLease {
 
     /// Returns `true` if the lease keeps others from changes.
     fn is_locked(&self) -> bool {
-        matches!(&*self.state.0, "leased" | "breaking")
+        is_locked(&self.state)
     }
 
+    /// Returns what this lease says about its holder, at the beginning of a sentence.
     fn name(&self) -> Text {
         self.holder
             .clone()
@@ -117,7 +123,7 @@ impl OperatorVisit<'_> {
         page(&self.shown(None).await?)
     }
 
-    /// Returns the page of a blob: with a text that wasn't saved, if any.
+    /// Returns the page of a blob, with a text that wasn't saved, if any.
     async fn shown(&self, draft: Option<Editor>) -> Result<ShownBlob, RequestFailure> {
         let path = self.form.get("path");
         let (version, preview) = self.read(path).await?;
@@ -145,6 +151,7 @@ impl OperatorVisit<'_> {
         })
     }
 
+    /// Reads the lease of a blob. The page is shown without it if that fails.
     async fn lease(&self, path: &str) -> BlobLease {
         let lease = async { self.inside.json(&lease_target(path)?).await };
         lease
@@ -236,6 +243,7 @@ fn target(path: &str) -> Result<String, RequestFailure> {
     }
 }
 
+/// Returns 404 for a blob, with the reason.
 fn not_found(reason: &dyn Display) -> RequestFailure {
     RequestFailure::new(StatusCode::NOT_FOUND, format!("No such blob: {reason}"))
 }

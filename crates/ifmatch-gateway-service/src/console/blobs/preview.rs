@@ -32,7 +32,9 @@ pub(super) enum Preview {
 
 /// A text that a form can change without changing anything else of it.
 pub(super) struct Editable {
+    /// The text with lines that end in LF.
     pub(super) text: String,
+    /// How they end in the blob: `lf` or `crlf`.
     pub(super) newline: &'static str,
 }
 
@@ -65,6 +67,7 @@ impl OperatorVisit<'_> {
 }
 
 impl BlobVersion {
+    /// Returns the version that a response is about.
     pub(super) fn of(answer: &WholeResponse) -> Self {
         let field = |name| answer.field(&name).map(Text);
         let size = field(CONTENT_LENGTH)
@@ -111,6 +114,7 @@ impl Editable {
     }
 }
 
+/// Returns `true` for a type that all browsers show as an image, which can't run scripts.
 fn is_image(media_type: &str) -> bool {
     let essence = essence(media_type);
     let format = essence.strip_prefix("image/");
@@ -122,6 +126,7 @@ fn is_document(media_type: &str) -> bool {
     ["text/html", "application/xhtml+xml", "image/svg+xml"].contains(&essence(media_type).as_str())
 }
 
+/// Returns a type without its parameters, in lower case.
 fn essence(media_type: &str) -> String {
     let essence = media_type.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
