@@ -183,7 +183,7 @@ async fn http_2_clients_get_no_connection_headers() {
 }
 
 /// An origin with three interim responses, and a response when the test allows it.
-fn hinting() -> (Origin, Sender<()>) {
+pub(super) fn hinting() -> (Origin, Sender<()>) {
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);
     let origin = Origin::converse(move |_, stream| {
