@@ -398,7 +398,7 @@ async fn a_swap_of_a_record_just_seen_takes_one_request() {
 async fn a_put_with_a_tag_of_another_kind_is_checked() {
     let gateway = Gateway::start().await;
     let inner = gateway.clone();
-    // Its tags are those of the gateway, behind a word.
+    // Its tags are the gateway's, behind a word.
     let retagging = move |mut request: Request<Full<Bytes>>| {
         let gateway = inner.clone();
         async move {
