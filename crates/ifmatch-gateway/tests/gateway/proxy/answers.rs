@@ -62,7 +62,7 @@ fn a_cache_of_size_zero_is_disabled() {
 
 #[test]
 fn a_client_of_http_1_0_gets_no_interim_response() {
-    let (origin, release) = hinting();
+    let (origin, release) = hinting("content-length: 100\r\ntrailer: x\r\n");
     let gateway = before(&origin, &[]);
     let mut client = Connection::open(gateway.address());
     client.send("GET / HTTP/1.0\r\nhost: a\r\n\r\n");
