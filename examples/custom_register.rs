@@ -29,6 +29,9 @@ pub struct FolderRegister {
 
 impl FolderRegister {
     /// Opens the register in a folder. Creates the folder if it doesn't exist.
+    ///
+    /// # Errors
+    /// Fails if the folder can't be created.
     pub fn open(folder: impl Into<PathBuf>) -> io::Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(folder.join("records"))?;

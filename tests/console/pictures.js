@@ -84,8 +84,7 @@ for (const [name, url] of [
 }
 
 // An edit conflict.
-const pages = [await open(chromium, `${blobs.console}/blob?path=docs%2Fplan%2Fweek.md`, { viewport: WIDE })];
-const [page] = pages;
+const page = await open(chromium, `${blobs.console}/blob?path=docs%2Fplan%2Fweek.md`, { viewport: WIDE });
 await put("/docs/plan/week.md", { "content-type": "text/markdown" }, "# Week 48\n\n- Monday: release 42\n- Tuesday: rest\n- Wednesday: plan\n");
 await page.getByLabel("Text").fill("# Week 48\n\n- Monday: release at noon\n- Tuesday: rest\n- Wednesday: plan\n- Friday: retrospective\n");
 await page.getByRole("button", { name: "Save" }).click();

@@ -11,10 +11,10 @@ import { chromium } from "playwright-core";
 const BIN = process.env.IFMATCH_BIN;
 const CHROMIUM = process.env.IFMATCH_CHROMIUM ?? "/usr/bin/chromium";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-/// Limit of each wait, far beyond the expected time.
+/** Limit of each wait, far beyond the expected time. */
 export const LIMIT = 60_000;
 
-/// Starts a gateway with these arguments. Returns the URLs of its service and its console.
+/** Starts a gateway with these arguments. Returns the URLs of its service and its console. */
 export async function gateway(test, args, env = {}) {
   assert.ok(BIN, "IFMATCH_BIN must name the gateway: run cargo xtask ci --only console");
   const folder = mkdtempSync(join(tmpdir(), "ifmatch-console-"));
@@ -44,7 +44,7 @@ export async function gateway(test, args, env = {}) {
   return { ...(await addresses), folder, process: process_ };
 }
 
-/// Starts a browser that is closed after the test.
+/** Starts a browser that is closed after the test. */
 export async function browser(test) {
   const args = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"];
   args.push("--disable-component-update", "--disable-sync", "--no-sandbox");
@@ -53,7 +53,7 @@ export async function browser(test) {
   return started;
 }
 
-/// Opens a page whose errors, dialogs and blocked scripts fail the test.
+/** Opens a page whose errors, dialogs and blocked scripts fail the test. */
 export async function open(browser, url, options = {}) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
@@ -69,7 +69,7 @@ export async function open(browser, url, options = {}) {
   return page;
 }
 
-/// Checks that a page is accessible, in light and in dark, and that nothing of it acts.
+/** Checks that a page is accessible, in light and in dark, and that nothing of it acts. */
 export async function check(page) {
   await page.waitForLoadState(); // a click waits for the answer, not for the style sheet
   assert.deepEqual(page.troubles, [], `trouble on ${page.url()}`);
@@ -81,7 +81,7 @@ export async function check(page) {
   assert.ok(wide <= 0, `${page.url()} is ${wide} pixels wider than the window`);
 }
 
-/// Returns the serious findings of axe.
+/** Returns the serious findings of axe. */
 async function findings(page) {
   // In a world of its own, which the page's policy does not concern.
   const session = await page.context().newCDPSession(page);
@@ -97,12 +97,12 @@ async function findings(page) {
   return JSON.parse(result.value);
 }
 
-/// Sends a request to a service.
+/** Sends a request to a service. */
 export async function send(url, method = "GET", headers = {}, body = undefined) {
   return fetch(url, { method, headers, body, signal: AbortSignal.timeout(LIMIT) });
 }
 
-/// Signs in, and returns the header field with the cookie.
+/** Signs in, and returns the header field with the cookie. */
 export async function signedIn(console, token) {
   const headers = { "content-type": "application/x-www-form-urlencoded" };
   const signal = AbortSignal.timeout(LIMIT);
@@ -111,7 +111,7 @@ export async function signedIn(console, token) {
   return { cookie: answer.headers.get("set-cookie").split(";")[0] };
 }
 
-/// Follows a page of the console. `next` returns the next event, or `null` after the last one.
+/** Follows a page of the console. `next` returns the next event, or `null` after the last one. */
 export async function follow(url, headers = {}) {
   const end = new AbortController();
   const signal = AbortSignal.any([end.signal, AbortSignal.timeout(LIMIT)]);
@@ -134,7 +134,7 @@ export async function follow(url, headers = {}) {
   return { status: answer.status, next, close: () => end.abort() };
 }
 
-/// Serves pages of another origin, or an upstream.
+/** Serves pages of another origin, or an upstream. */
 export async function site(test, handle) {
   const server = createServer(handle);
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -145,7 +145,7 @@ export async function site(test, handle) {
   return `http://127.0.0.1:${server.address().port}`;
 }
 
-/// Starts a Redis server.
+/** Starts a Redis server. */
 export async function redis(test) {
   const folder = mkdtempSync(join(tmpdir(), "ifmatch-console-redis-"));
   const port = await freePort();
@@ -168,7 +168,7 @@ export async function redis(test) {
   return { url: `redis://127.0.0.1:${port}`, stop };
 }
 
-/// Returns a port that no process listens on.
+/** Returns a port that no process listens on. */
 export async function freePort() {
   const server = createServer();
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));

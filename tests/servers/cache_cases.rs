@@ -85,7 +85,7 @@ fn run(case: &Case, framing: Framing, clock: &mut Clock) -> Result<(), String> {
         "--upstream",
         &origin.url(),
     ]);
-    clock.rules(&mut command);
+    clock.apply_to(&mut command);
     let gateway = Gateway::launch(command);
     clock.start();
     let mut last = Last::default();
@@ -170,7 +170,7 @@ impl Clock {
     }
 
     /// Makes a new process use this clock.
-    fn rules(&self, command: &mut Command) {
+    fn apply_to(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", faketime())
             .env("FAKETIME_TIMESTAMP_FILE", self.file())
@@ -192,7 +192,7 @@ impl Clock {
         START + self.advanced.cast_signed()
     }
 
-    /// Returns `true` if less than a second of real time has passed.
+    /// Returns `true` if less than [`MOST`] of real time has passed.
     fn is_exact(&self) -> bool {
         self.began.until(SystemClock.now()) < MOST
     }
@@ -213,6 +213,7 @@ impl Clock {
     }
 }
 
+/// Pause between two looks at the script.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// Default framing of content.
@@ -259,7 +260,7 @@ impl Origin {
         self.state.lock().unwrap().telling = telling;
     }
 
-    /// Waits until the script has run, since a proxy may ask the origin after it has responded.
+    /// Waits up to half a second until the script has run, since a proxy may ask the origin after it has responded.
     fn settle(&self) {
         let waits = || {
             matches!(

@@ -1,4 +1,4 @@
-//! Azure's API with `SharedKey`, of the gateway and of Azurite.
+//! The client by Azure's API with `SharedKey`, on the gateway and on Azurite.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

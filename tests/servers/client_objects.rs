@@ -1,4 +1,4 @@
-//! An S3 server as the backend: races of writers, and lost responses.
+//! The client on an S3 server: races of writers, and lost responses.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! An `ifmatch` process on a free port, which can be stopped, killed and restarted on the same data. `IFMATCH_BIN` is its path, or in the tests of its package, cargo names it.
+//! An `ifmatch` process on a free port, which can be stopped, killed and restarted on the same data. `IFMATCH_BIN` is its path. In the
+//! tests of its package, cargo names it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -101,8 +102,7 @@ impl Gateway {
 
     /// Returns its address.
     pub fn address(&self) -> SocketAddr {
-        let (_, address) = self.url.split_once("://").expect("a scheme");
-        address.parse().expect("an address and a port")
+        address_in(&self.url)
     }
 
     /// Returns the rest of the next line of its banner that starts with `prefix`.
@@ -112,24 +112,20 @@ impl Gateway {
 
     /// Returns the address of its tables. Can be called once.
     pub fn tables(&mut self) -> SocketAddr {
-        let url = self.process.line_after("tables on ");
-        let (_, address) = url.split_once("://").expect("a scheme");
-        address.parse().expect("an address and a port")
+        address_in(&self.process.line_after("tables on "))
     }
 
     /// Returns the address for S3 clients. Can be called once.
     pub fn s3(&mut self) -> SocketAddr {
-        let url = self.process.line_after("S3 on ");
-        let (_, address) = url.split_once("://").expect("a scheme");
-        address.parse().expect("an address and a port")
+        address_in(&self.process.line_after("S3 on "))
     }
 
-    /// The URL of a path that starts with a slash.
+    /// Returns the URL of a path that starts with a slash.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.url)
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -183,7 +179,13 @@ impl Gateway {
     }
 }
 
-/// A line of `/proc/<pid>/status` that counts kibibytes.
+/// Returns the address in a URL without a path.
+fn address_in(url: &str) -> SocketAddr {
+    let (_, address) = url.split_once("://").expect("a scheme");
+    address.parse().expect("an address and a port")
+}
+
+/// Returns the bytes of a line of `/proc/<pid>/status`, which counts kibibytes.
 fn bytes_of(status: &str, field: &str) -> u64 {
     let line = status
         .lines()
@@ -197,7 +199,7 @@ fn bytes_of(status: &str, field: &str) -> u64 {
     kibibytes * 1024
 }
 
-/// The path of the `ifmatch` binary.
+/// Returns the path of the `ifmatch` binary.
 pub(crate) fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {

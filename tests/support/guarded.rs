@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use crate::Gateway;
 use crate::process::{TIMEOUT, kill, try_kill};
+use crate::{Gateway, eventually};
 
 /// `ifmatch` in the background, with the command that it runs. Dropping this ends both.
 pub struct Guarded {
@@ -62,20 +62,17 @@ impl Guarded {
 
     /// Waits until `ifmatch` has exited, and returns its exit code.
     pub fn code(&mut self) -> Option<i32> {
-        let pause = Duration::from_millis(20);
-        for _ in 0..TIMEOUT.as_millis() / pause.as_millis() {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.code();
-            }
-            std::thread::sleep(pause);
-        }
-        panic!("the end of the command: not within {TIMEOUT:?}");
+        let child = &mut self.child;
+        eventually("the end of the command", || {
+            child.try_wait().expect("a child")
+        })
+        .code()
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SIGTERM is passed on to the command. SIGKILL can't be, and would leave it running.
+        // SIGTERM is passed on to the command, and repeated for two seconds. SIGKILL can't be, and would leave it running.
         for _ in 0..100 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;

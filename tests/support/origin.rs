@@ -75,7 +75,7 @@ impl Origin {
 }
 
 impl Asked {
-    /// The value of a field.
+    /// Returns the value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head
             .lines()

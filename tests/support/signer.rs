@@ -107,6 +107,7 @@ impl Signer {
         )
     }
 
+    /// Returns the string to sign of a request to the table service.
     fn table_text<B>(&self, request: &Request<B>) -> String {
         let headers = request.headers();
         let comp = request

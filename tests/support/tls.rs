@@ -34,17 +34,18 @@ impl Files {
 
     /// Creates the files with a certificate for this host.
     pub fn of(host: &str) -> Self {
-        let folder = tempfile::tempdir().expect("test data");
-        let signed = rcgen::generate_simple_self_signed([host.to_owned()]).expect("test data");
-        fs::write(folder.path().join("cert.pem"), signed.cert.pem()).expect("test data");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let signed = rcgen::generate_simple_self_signed([host.to_owned()]).expect("a valid host");
+        fs::write(folder.path().join("cert.pem"), signed.cert.pem()).expect("the folder is ours");
         fs::write(
             folder.path().join("key.pem"),
             signed.signing_key.serialize_pem(),
         )
-        .expect("test data");
-        let other = rcgen::KeyPair::generate().expect("test data");
-        fs::write(folder.path().join("other.pem"), other.serialize_pem()).expect("test data");
-        fs::write(folder.path().join("text.pem"), "no PEM at all").expect("test data");
+        .expect("the folder is ours");
+        let other = rcgen::KeyPair::generate().expect("randomness");
+        fs::write(folder.path().join("other.pem"), other.serialize_pem())
+            .expect("the folder is ours");
+        fs::write(folder.path().join("text.pem"), "no PEM at all").expect("the folder is ours");
         Self {
             folder,
             certificate: signed.cert.der().clone(),
@@ -53,13 +54,13 @@ impl Files {
 
     /// Replaces the certificate by one that is valid until `end`, in seconds since 1970.
     pub fn expire(&mut self, end: u64) {
-        let key = rcgen::KeyPair::generate().expect("test data");
+        let key = rcgen::KeyPair::generate().expect("randomness");
         let mut params =
-            rcgen::CertificateParams::new(["localhost".to_owned()]).expect("test data");
+            rcgen::CertificateParams::new(["localhost".to_owned()]).expect("a valid host");
         params.not_after = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(end);
-        let signed = params.self_signed(&key).expect("test data");
-        fs::write(self.path("cert.pem"), signed.pem()).expect("test data");
-        fs::write(self.path("key.pem"), key.serialize_pem()).expect("test data");
+        let signed = params.self_signed(&key).expect("a valid certificate");
+        fs::write(self.path("cert.pem"), signed.pem()).expect("the folder is ours");
+        fs::write(self.path("key.pem"), key.serialize_pem()).expect("the folder is ours");
         self.certificate = signed.der().clone();
     }
 
@@ -70,7 +71,7 @@ impl Files {
 
     /// Returns the arguments of a gateway with this certificate and this key.
     pub fn flags(&self, cert: &str, key: &str) -> Vec<String> {
-        let text = |path: &Path| path.to_str().expect("test data").to_owned();
+        let text = |path: &Path| path.to_str().expect("a path of text").to_owned();
         let (cert, key) = (text(&self.path(cert)), text(&self.path(key)));
         [
             "serve",
@@ -96,11 +97,11 @@ impl Files {
         gateway: &Gateway,
         alpn: &[&str],
     ) -> TlsStream<TcpStream> {
-        Self::request(files, gateway, "localhost", alpn).await
+        Self::connect_to_host(files, gateway, "localhost", alpn).await
     }
 
     /// Connects to a gateway with one of several certificates, and requests a host's.
-    pub async fn request(
+    pub async fn connect_to_host(
         files: &[&Self],
         gateway: &Gateway,
         host: &str,
@@ -118,19 +119,21 @@ impl Files {
     ) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         for files in files {
-            roots.add(files.certificate.clone()).expect("test data");
+            roots
+                .add(files.certificate.clone())
+                .expect("a valid certificate");
         }
         let mut config =
             ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
                 .with_safe_default_protocol_versions()
-                .expect("test data")
+                .expect("ring supports them")
                 .with_root_certificates(roots)
                 .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(address)
             .await
             .expect("the server listens");
-        let name = ServerName::try_from(host.to_owned()).expect("test data");
+        let name = ServerName::try_from(host.to_owned()).expect("a valid host");
         TlsConnector::from(Arc::new(config))
             .connect(name, stream)
             .await

@@ -2,21 +2,17 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::Result;
 use crate::command::Run;
-use crate::step::Context;
+use crate::step::{BUILD, Context};
 use crate::workspace::{Workspace, changed};
 use crate::{ci, npm, sdk, wasm};
 
 /// Builds the component.
 pub(crate) fn run() -> Result {
-    build(
-        &Workspace::load()?,
-        Instant::now() + Duration::from_hours(1),
-    )
-    .map(drop)
+    build(&Workspace::load()?, Instant::now() + BUILD).map(drop)
 }
 
 /// Builds the component, and a guest that knows nothing of conditions. Returns their paths.

@@ -3,13 +3,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::command::Run;
-use crate::step::Context;
+use crate::step::{BUILD, Context};
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
 use crate::{Result, npm, worker};
@@ -19,7 +19,7 @@ const COPY: &str = "examples/notes/client.js";
 
 /// Builds the package, and the client's copy in the example.
 pub(crate) fn run() -> Result {
-    let (workspace, deadline) = (Workspace::load()?, Instant::now() + Duration::from_hours(1));
+    let (workspace, deadline) = (Workspace::load()?, Instant::now() + BUILD);
     build(&workspace, deadline)?;
     bundle_client(&workspace, &workspace.root().join(COPY), deadline)
 }

@@ -118,7 +118,7 @@ fn uses_in(source: &Path) -> Result<ModuleUses> {
     Ok(uses)
 }
 
-/// Returns the files of a crate, except those of tests.
+/// Returns the files of a crate, without its tests.
 fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! Windows and macOS: the compiler checks both, and the tests of the wire run against the Windows binary under Wine.
+//! Windows and macOS: the compiler checks both, and the black-box suite runs against the Windows binary under Wine.
 //!
 //! Their standard library is built from its sources, so this needs no other toolchain.
 

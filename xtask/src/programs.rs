@@ -1,5 +1,5 @@
-//! Tasks that are programs of their own, so the others needn't compile what they use: the benchmarks, the documentation
-//! site, and the soak test of the shared registers.
+//! Tasks that are programs of their own, so the others needn't compile what they use: the benchmarks, the scoreboard, the
+//! documentation site, and the soak test of the shared registers.
 
 use std::ffi::OsString;
 

@@ -1,5 +1,5 @@
-//! Runs the suites in tests/sdk: the official clients of Azure for Python and JavaScript against the gateway, the Worker and Azurite;
-//! that of S3 for Python, and programs for backups and data, against the gateway.
+//! Runs the suites in tests/sdk: Azure's official clients for Python and JavaScript against the gateway, the Worker and Azurite;
+//! S3's client for Python, and programs for backups and data, against the gateway.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -143,7 +143,7 @@ fn start_gateway(context: &Context<'_>, binary: &Path, dir: &Path) -> Result<Ser
     .listening()
 }
 
-/// Starts a gateway on an object store. It has no tables: their address is that of the blobs.
+/// Starts a gateway on an object store. It has no tables: their address is the blobs' too.
 fn start_gateway_on_objects(binary: &Path, dir: &Path) -> Result<Server> {
     let (blobs, s3) = (listening::free_address()?, listening::free_address()?);
     let mut running = Run::new(binary, dir)

@@ -14,6 +14,9 @@ use crate::workspace::Workspace;
 /// Where the whole command is stopped before, as in CI after 90 minutes, its output shows what stands still.
 const LIMIT: Duration = Duration::from_hours(3);
 
+/// Time limit of a build that is a task of its own.
+pub(crate) const BUILD: Duration = Duration::from_hours(1);
+
 /// Time limit of an installation.
 const INSTALLATION: Duration = Duration::from_mins(15);
 

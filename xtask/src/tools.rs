@@ -105,5 +105,5 @@ pub(crate) const VARNISH: Tool = Tool {
     probe: &["varnishd", "-V"],
     install: "apt-get install varnish",
 };
-/// The sources of the standard library.
+/// A toolchain that builds for WebAssembly.
 pub(crate) const WASM: Tool = wasm::TOOLCHAIN;

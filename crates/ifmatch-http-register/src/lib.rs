@@ -206,7 +206,7 @@ impl<T: Transport> Register for HttpRegister<T> {
         let answer = exchange(&self.transport, request, RegisterErrorKind::Ambiguous).await?;
         match outcome(&answer, &when, next)? {
             Outcome::Done => match (next, sent) {
-                // It may come from another server, such as that of a login page.
+                // It may come from another server, such as a login page's.
                 (Some(next), Some(sent)) if !answer.is_tagged_as(&sent) => {
                     self.confirm(key, next, &answer).await
                 }

@@ -31,11 +31,12 @@ use tempfile::TempDir;
 use tower::ServiceExt;
 
 type BoxError = Box<dyn Error + Send + Sync>;
-type Fault = Arc<dyn Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync>;
+/// Chooses what happens to a request.
+type ChooseFault = Arc<dyn Fn(&Request<Full<Bytes>>) -> Fault + Send + Sync>;
 
 /// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Failing {
+enum Fault {
     Nothing,
     /// It doesn't reach the server.
     Request,
@@ -59,7 +60,7 @@ enum Failing {
 #[derive(Clone)]
 struct Gateway {
     service: BlobService,
-    fault: Fault,
+    fault: ChooseFault,
     requests: Arc<Mutex<Vec<Method>>>,
     _folder: Arc<TempDir>,
 }
@@ -72,17 +73,14 @@ impl Gateway {
         let service = BlobService::new(Arc::new(store));
         Self {
             service,
-            fault: Arc::new(|_| Failing::Nothing),
+            fault: Arc::new(|_| Fault::Nothing),
             requests: Arc::default(),
             _folder: Arc::new(folder),
         }
     }
 
     /// Returns the same gateway behind a fault.
-    fn with(
-        &self,
-        fault: impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync + 'static,
-    ) -> Self {
+    fn with(&self, fault: impl Fn(&Request<Full<Bytes>>) -> Fault + Send + Sync + 'static) -> Self {
         Self {
             fault: Arc::new(fault),
             ..self.clone()
@@ -109,19 +107,19 @@ impl Gateway {
     ) -> Result<Response<Full<Bytes>>, BoxError> {
         self.requests.lock().unwrap().push(request.method().clone());
         let failing = (self.fault)(&request);
-        if failing == Failing::Request {
+        if failing == Fault::Request {
             return Err("refused".into());
         }
-        if failing == Failing::Page {
+        if failing == Fault::Page {
             return Ok(Response::new(Full::new("<p>Log in to this network".into())));
         }
-        if let Failing::TaggedPage(status) = failing {
+        if let Fault::TaggedPage(status) = failing {
             let page = Response::builder()
                 .status(status)
                 .header(ETAG, "\"663f3c1e-d\"");
             return Ok(page.body(Full::new("<p>Log in to this network".into()))?);
         }
-        if failing == Failing::Unconditional {
+        if failing == Fault::Unconditional {
             request.headers_mut().remove("if-match");
             request.headers_mut().remove("if-none-match");
         }
@@ -130,12 +128,12 @@ impl Gateway {
         let mut answer =
             Response::from_parts(head, Full::new(body.collect().await.unwrap().to_bytes()));
         match failing {
-            Failing::Answer => return Err("connection closed".into()),
-            Failing::Replaced(status) => {
+            Fault::Answer => return Err("connection closed".into()),
+            Fault::Replaced(status) => {
                 *answer.status_mut() = StatusCode::from_u16(status).unwrap();
             }
-            Failing::Hangs => pending().await,
-            Failing::Untagged => drop(answer.headers_mut().remove(ETAG)),
+            Fault::Hangs => pending().await,
+            Fault::Untagged => drop(answer.headers_mut().remove(ETAG)),
             _ => {}
         }
         Ok(answer)
@@ -174,10 +172,10 @@ fn written(before: &Record, content: &'static [u8]) -> Record {
 }
 
 /// Returns this fault for each write, and none for reads.
-fn of_writes(failing: Failing) -> impl Fn(&Request<Full<Bytes>>) -> Failing + Send + Sync {
+fn of_writes(failing: Fault) -> impl Fn(&Request<Full<Bytes>>) -> Fault + Send + Sync {
     move |request| {
         if request.method() == Method::GET {
-            Failing::Nothing
+            Fault::Nothing
         } else {
             failing
         }
@@ -191,8 +189,8 @@ async fn the_register_conforms_through_two_handles() {
     conformance::run_shared(async || gateway.open().await, RaceSize::new(8, 10)).await;
 }
 
-/// Of the responses to writes, a third is lost, a third is replaced by a proxy's, and so are some requests. Each client must
-/// learn what became of its swap, by loading.
+/// Of seven requests, the answers to two are lost and to two replaced by a proxy's, if they are writes, and one doesn't arrive. Each
+/// client must learn what became of its swap, by loading.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_answers_leave_the_history_linearizable() {
     let gateway = Gateway::start().await;
@@ -200,11 +198,11 @@ async fn lost_answers_leave_the_history_linearizable() {
     let counted = Arc::clone(&count);
     let faulty = gateway.with(
         move |request| match counted.fetch_add(1, Ordering::SeqCst) % 7 {
-            _ if request.uri().path().ends_with("/probe") => Failing::Nothing,
-            0 | 3 => of_writes(Failing::Answer)(request),
-            1 | 4 => of_writes(Failing::Replaced(502))(request),
-            2 => Failing::Request,
-            _ => Failing::Nothing,
+            _ if request.uri().path().ends_with("/probe") => Fault::Nothing,
+            0 | 3 => of_writes(Fault::Answer)(request),
+            1 | 4 => of_writes(Fault::Replaced(502))(request),
+            2 => Fault::Request,
+            _ => Fault::Nothing,
         },
     );
     let register = Arc::new(faulty.open().await);
@@ -238,37 +236,25 @@ async fn lost_answers_leave_the_history_linearizable() {
 }
 
 #[tokio::test]
-async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed_nothing() {
+async fn each_failed_write_has_the_kind_of_error_that_its_answer_allows() {
     let gateway = Gateway::start().await;
     gateway.open().await;
     for (failing, kind, is_done) in [
-        (Failing::Answer, RegisterErrorKind::Ambiguous, true),
-        (Failing::Request, RegisterErrorKind::Ambiguous, false),
-        (Failing::Replaced(500), RegisterErrorKind::Ambiguous, true),
-        (Failing::Replaced(503), RegisterErrorKind::Ambiguous, true),
-        (Failing::Replaced(202), RegisterErrorKind::Ambiguous, true),
-        (Failing::Replaced(408), RegisterErrorKind::Ambiguous, true),
-        (Failing::Replaced(401), RegisterErrorKind::Unavailable, true),
-        (Failing::Replaced(429), RegisterErrorKind::Unavailable, true),
-        (Failing::Replaced(303), RegisterErrorKind::Ambiguous, true),
-        (Failing::Replaced(307), RegisterErrorKind::Unavailable, true),
-        (Failing::Page, RegisterErrorKind::Ambiguous, false),
-        (
-            Failing::TaggedPage(200),
-            RegisterErrorKind::Ambiguous,
-            false,
-        ),
-        (
-            Failing::TaggedPage(201),
-            RegisterErrorKind::Ambiguous,
-            false,
-        ),
-        (
-            Failing::TaggedPage(204),
-            RegisterErrorKind::Ambiguous,
-            false,
-        ),
-        (Failing::Replaced(507), RegisterErrorKind::Full, true),
+        (Fault::Answer, RegisterErrorKind::Ambiguous, true),
+        (Fault::Request, RegisterErrorKind::Ambiguous, false),
+        (Fault::Replaced(500), RegisterErrorKind::Ambiguous, true),
+        (Fault::Replaced(503), RegisterErrorKind::Ambiguous, true),
+        (Fault::Replaced(202), RegisterErrorKind::Ambiguous, true),
+        (Fault::Replaced(408), RegisterErrorKind::Ambiguous, true),
+        (Fault::Replaced(401), RegisterErrorKind::Unavailable, true),
+        (Fault::Replaced(429), RegisterErrorKind::Unavailable, true),
+        (Fault::Replaced(303), RegisterErrorKind::Ambiguous, true),
+        (Fault::Replaced(307), RegisterErrorKind::Unavailable, true),
+        (Fault::Page, RegisterErrorKind::Ambiguous, false),
+        (Fault::TaggedPage(200), RegisterErrorKind::Ambiguous, false),
+        (Fault::TaggedPage(201), RegisterErrorKind::Ambiguous, false),
+        (Fault::TaggedPage(204), RegisterErrorKind::Ambiguous, false),
+        (Fault::Replaced(507), RegisterErrorKind::Full, true),
     ] {
         let key = key(&format!("{failing:?}"));
         // The probe is not affected: its key has another name.
@@ -279,7 +265,7 @@ async fn a_write_without_an_answer_is_ambiguous_and_one_that_was_refused_changed
                 if is_ours {
                     of_writes(failing)(request)
                 } else {
-                    Failing::Nothing
+                    Fault::Nothing
                 }
             })
             .open()
@@ -300,9 +286,9 @@ async fn a_server_that_hangs_is_given_up() {
     let gateway = Gateway::start().await;
     let register = gateway.with(|request| {
         if request.uri().path().ends_with("rhang") {
-            Failing::Hangs
+            Fault::Hangs
         } else {
-            Failing::Nothing
+            Fault::Nothing
         }
     });
     let register = register.open().await;
@@ -416,7 +402,7 @@ async fn a_swap_of_a_record_just_seen_takes_one_request() {
 async fn a_put_with_a_tag_of_another_kind_is_checked() {
     let gateway = Gateway::start().await;
     let inner = gateway.clone();
-    // Its tags are those of the gateway, behind a word.
+    // Its tags are the gateway's, behind a word.
     let retagging = move |mut request: Request<Full<Bytes>>| {
         let gateway = inner.clone();
         async move {
@@ -465,30 +451,30 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
     let gateway = Gateway::start().await;
     for (failing, method, words) in [
         (
-            Failing::Unconditional,
+            Fault::Unconditional,
             Method::PUT,
             "PUT with If-None-Match: *",
         ),
         (
-            Failing::Unconditional,
+            Fault::Unconditional,
             Method::DELETE,
             "DELETE with a non-matching If-Match",
         ),
-        (Failing::Untagged, Method::GET, "without a strong ETag"),
-        (Failing::Replaced(403), Method::PUT, "check the token"),
+        (Fault::Untagged, Method::GET, "without a strong ETag"),
+        (Fault::Replaced(403), Method::PUT, "check the token"),
     ] {
         let wrong = gateway.with(move |request| {
             if request.method() == method {
                 failing
             } else {
-                Failing::Nothing
+                Fault::Nothing
             }
         });
         let error = HttpRegister::open(wrong.transport(), address())
             .await
             .map(drop)
             .unwrap_err();
-        let expected = if failing == Failing::Replaced(403) {
+        let expected = if failing == Fault::Replaced(403) {
             ConnectErrorKind::Denied
         } else {
             ConnectErrorKind::Unsuitable
@@ -498,9 +484,9 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
     }
     let only_if_match = gateway.with(|request| {
         if request.headers().contains_key("if-match") && request.method() == Method::PUT {
-            Failing::Unconditional
+            Fault::Unconditional
         } else {
-            Failing::Nothing
+            Fault::Nothing
         }
     });
     let error = HttpRegister::open(only_if_match.transport(), address())
@@ -513,7 +499,7 @@ async fn a_server_that_ignores_conditions_or_has_no_tags_is_refused() {
             .contains("PUT with a non-matching If-Match"),
         "{error}"
     );
-    let gone = gateway.with(|_| Failing::Request);
+    let gone = gateway.with(|_| Fault::Request);
     let error = HttpRegister::open(gone.transport(), address())
         .await
         .map(drop)
@@ -559,9 +545,9 @@ async fn a_server_without_listings_is_not_one_without_records() {
     let gateway = Gateway::start().await;
     let without = gateway.with(|request| {
         if request.uri().query().is_some() {
-            Failing::Replaced(404)
+            Fault::Replaced(404)
         } else {
-            Failing::Nothing
+            Fault::Nothing
         }
     });
     let (register, key) = (without.open().await, key("note"));
@@ -582,7 +568,7 @@ async fn a_server_without_listings_is_not_one_without_records() {
 async fn a_put_without_a_tag_is_checked_and_a_login_page_is_no_success() {
     let gateway = Gateway::start().await;
     gateway.open().await;
-    let untagged = gateway.with(of_writes(Failing::Untagged));
+    let untagged = gateway.with(of_writes(Fault::Untagged));
     let register = HttpRegister::open(untagged.transport(), address())
         .await
         .unwrap();
@@ -609,9 +595,9 @@ async fn a_put_without_a_tag_is_checked_and_a_login_page_is_no_success() {
     );
     let with_page = gateway.with(|request| {
         if request.uri().path().ends_with("rnote") {
-            of_writes(Failing::Page)(request)
+            of_writes(Fault::Page)(request)
         } else {
-            Failing::Nothing
+            Fault::Nothing
         }
     });
     let error = with_page

@@ -1,9 +1,9 @@
 //! A model of writers and a reader that remember their container while it is deleted and created again.
 //!
 //! A writer asks for the container's record, remembers the response for some ticks, and writes objects that carry the incarnation. The
-//! deleter marks the container, waits until no memory of earlier responses is left, removes the objects, and ends the deletion. Messages take any
-//! time, clocks fall behind, and an object can arrive at any time after it was sent: it is a write before the deletion, if the
-//! container wasn't gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
+//! deleter marks the container, waits until no memory of earlier responses is left, removes the objects, and ends the deletion.
+//! Messages take any time, clocks fall behind, and an object can arrive at any time after it was sent. It is a write before the
+//! deletion if the container wasn't gone when the write began. A tick is half a second. [`ContainerSabotage`] disables one check: the model
 //! checker must then find an interleaving that the check prevents.
 //!
 //! An object that arrives after the deletion stays in the store. The reader asks for the container's record, too, and remembers the

@@ -159,7 +159,7 @@ pub enum GroupEvent {
 }
 
 /// A client's change.
-struct Edit {
+struct ClientChange {
     preconditions: Preconditions,
     client: usize,
     request: Option<RequestId>,
@@ -170,7 +170,7 @@ const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 /// The client number of the version in the beginning.
 const NOBODY: usize = 99;
 
-impl Change for Edit {
+impl Change for ClientChange {
     type Error = std::convert::Infallible;
     type Context = ();
 
@@ -191,7 +191,7 @@ impl Change for Edit {
 
 impl GroupModel {
     fn first(&self) -> Record {
-        let write = Edit {
+        let write = ClientChange {
             preconditions: Preconditions::NONE,
             client: NOBODY,
             request: None,
@@ -205,7 +205,7 @@ impl GroupModel {
         }
     }
 
-    fn edit(&self, client: usize) -> Edit {
+    fn change(&self, client: usize) -> ClientChange {
         let tag = self
             .first()
             .state(NOW)
@@ -223,7 +223,7 @@ impl GroupModel {
             }
         };
         let request = self.named.then(|| RequestId::of(&[&client.to_le_bytes()]));
-        Edit {
+        ClientChange {
             preconditions,
             client,
             request,
@@ -236,14 +236,15 @@ impl GroupModel {
         if self.sabotage == GroupSabotage::Reorder {
             clients.reverse();
         }
-        let edits: Vec<Edit> = clients.iter().map(|client| self.edit(*client)).collect();
+        let changes: Vec<ClientChange> =
+            clients.iter().map(|client| self.change(*client)).collect();
         if self.sabotage == GroupSabotage::ForgetAnswers {
             let (mut record, mut effects, mut now) = (loaded.clone(), Vec::new(), NOW);
-            for edit in &edits {
+            for change in &changes {
                 now = now.saturating_add(Record::REPLY_TIME);
-                let Ok(command) = edit.command(&record, now, &mut ());
+                let Ok(command) = change.command(&record, now, &mut ());
                 let transition = record.apply(&command, now);
-                effects.push(effect(edit.client, &transition.outcome));
+                effects.push(effect(change.client, &transition.outcome));
                 record = transition.next.unwrap_or(record);
             }
             return (
@@ -251,7 +252,7 @@ impl GroupModel {
                 Some(record).filter(|record| record.revision() != loaded.revision()),
             );
         }
-        let group = loaded.apply_group(&edits, NOW, ());
+        let group = loaded.apply_group(&changes, NOW, ());
         let outcomes = group
             .applied
             .iter()

@@ -83,10 +83,15 @@ pub struct World {
 /// The next step of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
+    /// The resource changes at its origin.
     Change,
+    /// The purge arrives at a node, which carries it out.
     Receive,
+    /// It is appended to the log as a segment.
     Append,
+    /// The head, whose newest segment was this one, names its segment.
     Advance(u64),
+    /// It is acknowledged after a wait since this time.
     Acknowledge(Timestamp),
 }
 
@@ -94,8 +99,11 @@ enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Node {
     follower: Option<Follower>,
+    /// End of the time for which it may use stored responses.
     trusted: Timestamp,
+    /// A head that was read and not carried out yet, with the time before the read and the register's epoch.
     reading: Option<(Timestamp, Head, u8)>,
+    /// The version that it has stored.
     stored: Option<u8>,
     fetch: Option<Fetch>,
     /// A request that has found an old response while the node was cut off.
@@ -433,5 +441,5 @@ impl Model for Purges {
     }
 }
 
-/// The promise.
+/// Name of the property that acknowledged purges hold.
 pub const NOTHING_OLDER: &str = "nothing older than an acknowledged purge is served";

@@ -96,19 +96,17 @@ async fn serve(is_careless: bool) -> S3Server {
 
 /// Returns the response of S3 to a key of more than 1,024 bytes, or to more than 2 KiB of metadata.
 fn limits<B>(request: &http::Request<B>) -> Option<http::Response<s3s::Body>> {
-    let metadata = request
-        .headers()
-        .iter()
-        .filter(|(name, _)| name.as_str().starts_with("x-amz-meta-"));
-    let metadata: usize = metadata
-        .map(|(name, value)| name.as_str().len() - 11 + value.len())
-        .sum();
+    let metadata = request.headers().iter().filter_map(|(name, value)| {
+        Some(name.as_str().strip_prefix("x-amz-meta-")?.len() + value.len())
+    });
+    let metadata: usize = metadata.sum();
     let key = request
         .uri()
         .path()
         .splitn(3, '/')
         .nth(2)
         .unwrap_or_default();
+    // Three characters of the path encode a byte of the key.
     let code = match (key.len() - 2 * key.matches('%').count(), metadata) {
         (1_025.., _) => "KeyTooLongError",
         (_, 2_049..) => "MetadataTooLarge",

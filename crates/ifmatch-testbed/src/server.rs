@@ -24,6 +24,8 @@ const ATTEMPTS: usize = 20;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Number of attempts to connect, or to start again, about two minutes.
 const CONNECTS: usize = 6_000;
+/// Number of looks at a server that is to end, about two seconds.
+const LOOKS: usize = 100;
 /// Time after which a test that still uses a server hangs.
 const LIFE: Duration = Duration::from_mins(15);
 
@@ -281,11 +283,11 @@ impl Drop for Server {
 }
 
 impl Server {
-    /// Sends a signal to the first process, and waits a moment for its end.
+    /// Sends a signal to the first process, and waits about two seconds for its end.
     fn signal_first(&mut self, signal: Signal) {
         let Some(child) = &mut self.child else { return };
         processes::signal(child.id(), signal);
-        for _ in 0..100 {
+        for _ in 0..LOOKS {
             if !matches!(child.try_wait(), Ok(None)) {
                 self.child = None;
                 return;

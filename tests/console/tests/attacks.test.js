@@ -11,7 +11,7 @@ import { browser, check, follow, gateway, LIMIT, open, send, signedIn, site } fr
 const TOKEN = "an-operators-token-0123456789";
 const READ = "a-readers-token-0123456789";
 
-/// Sends a request with any Host, which fetch does not permit.
+/** Sends a request with any Host, which fetch does not permit. */
 function raw(url, { method = "GET", headers = {}, body = "" } = {}) {
   return new Promise((resolve, reject) => {
     const request = plainRequest(url, { method, headers, signal: AbortSignal.timeout(LIMIT) }, (response) => {

@@ -9,15 +9,15 @@ import { promisify } from "node:util";
 import { follow, merge } from "../../../examples/notes/merge.js";
 import { browser, freePort, gateway, LIMIT, open, send, site } from "../support.js";
 
-/// The client in one file, as the example serves it. The step `js` checks that it's the package's.
+/** The client in one file, as the example serves it. The step `js` checks that it's the package's. */
 const CLIENT = new URL("../../../examples/notes/client.js", import.meta.url);
 const NOTES = process.env.IFMATCH_NOTES;
-/// Limit of a race, far beyond its time on a busy machine.
+/** Limit of a race, far beyond its time on a busy machine. */
 const RACE = 10 * LIMIT;
 const WRITERS = 16;
 const TIMES = 8;
 
-/// What each writer does, in a process or in a page: adds its entries to one document, as many times as it says.
+/** What each writer does, in a process or in a page: adds its entries to one document, as many times as it says. */
 const WRITE = `async (Client, url, name, times) => {
   const client = new Client({ patience: ${RACE} });
   let acknowledged = 0;
@@ -28,7 +28,7 @@ const WRITE = `async (Client, url, name, times) => {
   return acknowledged;
 }`;
 
-/// Checks that the document has each entry of each writer once.
+/** Checks that the document has each entry of each writer once. */
 async function complete(url, acknowledged) {
   const { entries } = await (await send(url)).json();
   const expected = acknowledged.flatMap((times, writer) => Array.from({ length: times }, (_, time) => `w${writer}.${time}`));
@@ -106,7 +106,7 @@ test("a page is told what its server doesn't do", async (t) => {
   assert.deepEqual(told, ["refused", `${hiding}/a: this page can't read an ETag: the server must send one, and Access-Control-Expose-Headers: ETag`]);
 });
 
-/// Starts the example. Returns its address.
+/** Starts the example. Returns its address. */
 async function notes(t) {
   assert.ok(NOTES, "IFMATCH_NOTES must name the example: run cargo xtask ci --only console");
   const folder = mkdtempSync(join(tmpdir(), "ifmatch-notes-"));
@@ -155,7 +155,7 @@ test("two windows of the example edit one note, and nothing is lost", async (t) 
   assert.deepEqual(both.split("\n"), expected, "each line is there");
   assert.deepEqual([anna.troubles, bert.troubles], [[], []]);
 
-  /// Waits until both windows have saved and show the same text, and returns it.
+  /** Waits until both windows have saved and show the same text, and returns it. */
   async function agree() {
     for (const until = Date.now() + LIMIT; ; ) {
       const state = (page) => page.evaluate(() => [document.querySelector("#state").textContent, document.querySelector("#text").value]);

@@ -8,7 +8,7 @@ import { browser, check, follow, gateway, LIMIT, open, redis, send, site } from 
 const SIZES = [{ width: 1280, height: 900 }, { width: 390, height: 844 }];
 const LEASE = "936da01f-9abd-4d9d-80c7-02af85c822a8";
 
-/// Clicks a link of the navigation.
+/** Clicks a link of the navigation. */
 const go = (page, name) => page.getByRole("navigation").getByRole("link", { name }).click();
 
 test("find who blocks a deployment, and break the lease", async (t) => {

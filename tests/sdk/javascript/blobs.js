@@ -58,7 +58,7 @@ test("a blob has the MD5 of its bytes", async () => {
   assert.deepEqual(Buffer.from(properties.contentMD5), md5("second"));
   const sizes = { blockSize: 4, maxSingleShotSize: 4 };
   await blob.uploadData(Buffer.from("in blocks"), { ...sizes, blobHTTPHeaders: { blobContentMD5: md5("in blocks") } });
-  assert.deepEqual(await known(), md5("in blocks"), "it is that of the list");
+  assert.deepEqual(await known(), md5("in blocks"), "it is given for the blocks");
   const wrong = { blobHTTPHeaders: { blobContentMD5: md5("third") } };
   await refused(() => put(blob, "damaged", wrong), 400);
   assert.equal(await text(blob), "in blocks");

@@ -46,7 +46,7 @@ test("a silent leader is replaced by one follower", async () => {
   assert.equal(await text(blob), `follower ${leaders[0]}`);
 }, { waits: true });
 
-test("a lock keeps four threads apart", async () => {
+test("a lock keeps four clients apart", async () => {
   // The protected writes are unconditional, so only the lock prevents lost updates.
   const [lock, shared] = await Promise.all([newBlob(), newBlob()]);
   await put(shared, "0");

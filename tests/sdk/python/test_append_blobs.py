@@ -31,7 +31,7 @@ def test_uploads_append(log):
     assert log.download_blob().readall() == data + b"more"
 
 
-def test_conditions(log):
+def test_an_append_obeys_its_conditions(log):
     log.append_block(b"12345", appendpos_condition=0)
     assert outcome(lambda: log.append_block(b"x", appendpos_condition=4)) == POSITION
     refused(lambda: log.append_block(b"xx", maxsize_condition=6), 412, "MaxBlobSizeConditionNotMet")
@@ -73,7 +73,7 @@ def test_a_sealed_blob_stays_as_it_is(log):
     assert log.get_blob_properties().is_append_blob_sealed
 
 
-def test_operations_of_other_types(log, blob):
+def test_other_types_refuse_each_others_operations(log, blob):
     refused(lambda: blob.append_block(b"x"), 409, "InvalidBlobType")
     refused(lambda: log.stage_block("AA==", b"x"), 409, "InvalidBlobType")
     refused(log.get_block_list, 409, "InvalidBlobType")

@@ -180,7 +180,7 @@ def tag_set(**tags):
     return {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
 
 
-def test_tags_are_those_of_the_azure_sdk(s3, bucket, container):
+def test_s3_and_the_azure_sdk_see_the_same_tags(s3, bucket, container):
     where, blob = {"Bucket": bucket, "Key": "a"}, container.get_blob_client("a")
     tag = s3.put_object(**where, Body=b"one", Tagging="state=free&by=you%20%2B%20me")["ETag"]
     assert blob.get_blob_tags() == {"by": "you + me", "state": "free"}
@@ -257,8 +257,8 @@ def row(name, operation):
     return f"{http['method']} {http['requestUri']} | {needed('querystring')} | {needed('header')} | {name}"
 
 
-def test_the_table_of_operations_is_that_of_botocore():
-    """tests/blackbox/s3/requests.rs sends them all, so that one that is new to botocore is never taken for another one."""
+def test_the_table_has_all_operations_of_botocore():
+    """tests/blackbox/s3/requests.rs of ifmatch-gateway sends them all, so one that is new to botocore is never taken for another."""
     # A client changes its model.
     model = botocore.session.get_session().get_service_model("s3")
     rows = [row(name, model.operation_model(name)) for name in sorted(model.operation_names)]

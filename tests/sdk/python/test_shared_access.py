@@ -145,7 +145,7 @@ def test_a_signature_for_an_account(blobs, container, blob):
     refused(lambda: list(objects.get_container_client(container.container_name).list_blobs()), 403)
 
 
-def test_times(blobs, container, blob):
+def test_a_signature_counts_only_between_its_times(blobs, container, blob):
     own = key(blobs) | {"container_name": container.container_name, "permission": "r"}
     now = datetime.now(timezone.utc)
     for start, end in [(None, now - timedelta(minutes=1)), (now + timedelta(minutes=30), LATER)]:

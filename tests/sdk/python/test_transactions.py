@@ -40,7 +40,7 @@ def test_every_kind_of_operation(table):
     assert table.get_entity("p", "a")["kept"] and "kept" not in table.get_entity("p", "b")
     for result, row in zip(results, "eabcf", strict=False):
         assert table.get_entity("p", row).metadata["etag"] == result["etag"]
-    # The tags of a batch are those of the entities, and later updates replace them.
+    # A batch returns the entities' tags, and later updates replace them.
     etag = table.get_entity("p", "e").metadata["etag"]
     table.update_entity(entity("e", v=3), etag=etag, match_condition=MatchConditions.IfNotModified)
     table.submit_transaction([("update", entity("e", v=4)), ("delete", entity("f"))])

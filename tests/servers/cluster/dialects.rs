@@ -153,6 +153,20 @@ impl Register for Entities {
     }
 }
 
+/// Starts gateways on one store and one register, each with this listener, too.
+fn three_gateways(store: &s3::S3Server, register: &Server, listener: &str) -> Vec<Gateway> {
+    let gateway = |_| {
+        let mut command = Gateway::command();
+        command
+            .args(["serve", "--store", "s3://bucket/some", "--register"])
+            .arg(register.url())
+            .args(["--listen", "127.0.0.1:0", listener, "127.0.0.1:0"])
+            .envs(store.settings());
+        block_in_place(|| Gateway::launch(command))
+    };
+    (0..3).map(gateway).collect()
+}
+
 /// Clients of three gateways change a few entities under `If-Match`, and read and list them.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_update_of_an_entity_is_lost() {
@@ -161,21 +175,7 @@ async fn no_update_of_an_entity_is_lost() {
         postgres::start(&["max_connections=200"]).await,
     );
     migrate(&register);
-    let gateway = || {
-        let mut command = Gateway::command();
-        command.args([
-            "serve",
-            "--store",
-            "s3://bucket",
-            "--register",
-            &register.url(),
-        ]);
-        command
-            .args(["--listen", "127.0.0.1:0", "--listen-tables", "127.0.0.1:0"])
-            .envs(store.settings());
-        Gateway::launch(command)
-    };
-    let mut gateways: Vec<_> = (0..3).map(|_| block_in_place(gateway)).collect();
+    let mut gateways = three_gateways(&store, &register, "--listen-tables");
     let clients = gateways
         .iter_mut()
         .map(|gateway| Azure::development(Client::new(block_in_place(|| gateway.tables()))));
@@ -210,21 +210,7 @@ async fn gateways() -> Gateways {
         postgres::start(&["max_connections=200"]).await,
     );
     migrate(&register);
-    let gateway = || {
-        let mut command = Gateway::command();
-        command.args([
-            "serve",
-            "--store",
-            "s3://bucket/some",
-            "--register",
-            &register.url(),
-        ]);
-        command
-            .args(["--listen", "127.0.0.1:0", "--listen-s3", "127.0.0.1:0"])
-            .envs(store.settings());
-        Gateway::launch(command)
-    };
-    let mut gateways: Vec<_> = (0..3).map(|_| block_in_place(gateway)).collect();
+    let mut gateways = three_gateways(&store, &register, "--listen-s3");
     let doors: Vec<S3> = gateways
         .iter_mut()
         .map(|gateway| S3::development(block_in_place(|| gateway.s3())))

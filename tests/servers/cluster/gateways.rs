@@ -13,6 +13,8 @@ use tokio::task::{JoinHandle, block_in_place};
 
 use super::{Cluster, gateway};
 
+/// Number of writers in a race.
+const WRITERS: usize = 9;
 /// Number of increments by each writer.
 const INCREMENTS: usize = 10;
 
@@ -56,7 +58,7 @@ async fn no_update_is_lost_on_etcd() {
 /// Lets clients of three gateways increment one number.
 pub(super) async fn race(clients: &[Client]) {
     clients[0].put("/docs/counter", &[], "0").await.expect(201);
-    let writers = (0..9).map(|writer| {
+    let writers = (0..WRITERS).map(|writer| {
         let client = clients[writer % 3].clone();
         tokio::spawn(async move {
             for _ in 0..INCREMENTS {
@@ -69,7 +71,7 @@ pub(super) async fn race(clients: &[Client]) {
     }
     for client in clients {
         let read = client.get("/docs/counter", &[]).await.expect(200);
-        assert_eq!(read.text(), (9 * INCREMENTS).to_string());
+        assert_eq!(read.text(), (WRITERS * INCREMENTS).to_string());
     }
 }
 
@@ -79,7 +81,7 @@ async fn one_of_many_creations_wins() {
     let clients = cluster.clients();
     for round in 0..5 {
         let path = format!("/docs/{round}");
-        let creations = (0..9).map(|writer| {
+        let creations = (0..WRITERS).map(|writer| {
             let (client, path) = (clients[writer % 3].clone(), path.clone());
             async move {
                 client
@@ -88,7 +90,7 @@ async fn one_of_many_creations_wins() {
             }
         });
         let answers: Vec<Answer> = join_all(creations).await;
-        let won: Vec<_> = (0..9)
+        let won: Vec<_> = (0..WRITERS)
             .filter(|writer| answers[*writer].status == 201)
             .collect();
         assert_eq!(won.len(), 1, "{answers:?}");

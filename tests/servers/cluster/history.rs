@@ -120,12 +120,14 @@ impl Gateways {
     }
 }
 
+/// What a gateway's network leads to.
 #[derive(Clone, Copy, Debug)]
 enum Side {
     Bucket,
     Register,
 }
 
+/// What happens to a gateway, to its networks or to the register.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// Requests or answers are lost one by one, with their connections.

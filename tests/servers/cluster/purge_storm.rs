@@ -31,11 +31,16 @@ struct Storm {
     /// The oldest version of each resource that a read may return from now on.
     promised: [AtomicU64; RESOURCES],
     clients: RwLock<Vec<Client>>,
+    /// Number of reads after which the tasks end.
     goal: usize,
     reads: AtomicUsize,
+    /// Number of reads that a store answered.
     hits: AtomicUsize,
+    /// Number of reads that got an error or no response.
     failed: AtomicUsize,
+    /// Number of acknowledged purges.
     purges: AtomicUsize,
+    /// Number of purges that got an error or no response, which may hold nevertheless.
     unclear: AtomicUsize,
 }
 

@@ -6,12 +6,13 @@ use std::path::Path;
 
 use xtask::Result;
 
-/// Sizes in pixels.
+/// Width of a plot, in pixels as all sizes here.
 const WIDTH: f64 = 700.0;
 /// Minimum width of the labels.
 const LEFT: f64 = 270.0;
 /// Width of a letter, about.
 const LETTER: f64 = 6.2;
+/// Width of the numbers.
 const RIGHT: f64 = 90.0;
 const ROW: f64 = 22.0;
 const TOP: f64 = 46.0;
@@ -190,6 +191,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
+/// The page with the tables.
 const PAGE: &str = "benches/benchmarks.md";
 /// The plots, in the order of their tables.
 const NAMES: [&str; 7] = [

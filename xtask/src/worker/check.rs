@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use super::Served;
-use super::wrangler::Copied;
-use super::{build, build_package, size, wrangler};
+use super::wrangler::{self, Copied};
+use super::{Served, build, build_package, size};
 use crate::command::Run;
 use crate::step::Context;
 use crate::workspace::FULL;

@@ -5,12 +5,12 @@ mod wrangler;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 
 use crate::command::{Run, Running};
-use crate::step::Context;
+use crate::step::{BUILD, Context};
 use crate::wasm::{self, Target};
 use crate::workspace::Workspace;
 use crate::{Result, listening, npm};
@@ -44,7 +44,7 @@ pub struct Options {
 /// Builds the Worker, and serves it until it is interrupted.
 pub fn run(options: &Options) -> Result {
     let workspace = Workspace::load()?;
-    let deadline = Instant::now() + Duration::from_hours(1);
+    let deadline = Instant::now() + BUILD;
     let folder = build(&workspace, deadline)?;
     if options.build {
         return Ok(());

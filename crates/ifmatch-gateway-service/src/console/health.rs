@@ -127,9 +127,7 @@ fn facts_of(register: &RegisterState) -> String {
         register.guarantee, register.epoch
     )];
     for (name, seconds) in [("load", register.mean_load), ("swap", register.mean_swap)] {
-        facts.extend(
-            seconds.map(|seconds| format!("{name} {} on average", text::millis(seconds))),
-        );
+        facts.extend(seconds.map(|seconds| format!("{name} {} on average", text::millis(seconds))));
     }
     facts.extend(
         register

@@ -150,8 +150,8 @@ impl Console {
         state: Arc<AppState>,
         address: SocketAddr,
     ) -> Result<Self, Error> {
-        let sessions = Sessions::new(address.port())
-            .map_err(|error| Error::runtime(error.to_string()))?;
+        let sessions =
+            Sessions::new(address.port()).map_err(|error| Error::runtime(error.to_string()))?;
         let history = Arc::<History>::default();
         tokio::spawn(history::watch(Arc::clone(&state), Arc::downgrade(&history)));
         Ok(Self {
@@ -553,9 +553,8 @@ fn page(page: &impl Template) -> PageResult {
 
 /// Returns a page as text.
 fn render(page: &impl Template) -> Result<String, RequestFailure> {
-    page.render().map_err(|error| {
-        RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-    })
+    page.render()
+        .map_err(|error| RequestFailure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
 }
 
 /// Returns the file at a path that pages load.

@@ -511,10 +511,7 @@ impl OperatorVisit<'_> {
     }
 
     /// Returns the page that asks whether to break a lease, with the reason why that failed before.
-    async fn break_page(
-        &self,
-        problem: Option<Text>,
-    ) -> Result<BreakPage, RequestFailure> {
+    async fn break_page(&self, problem: Option<Text>) -> Result<BreakPage, RequestFailure> {
         let lease: ShownLease = self
             .inside
             .json(&lease_target(self.form.get("path"))?)

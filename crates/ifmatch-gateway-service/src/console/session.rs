@@ -155,7 +155,9 @@ impl Sessions {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Session, Timestamp)>> {
-        self.by_cookie.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_cookie
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

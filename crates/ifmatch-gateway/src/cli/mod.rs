@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::proxy::ProxyConfig;
-use ifmatch_gateway_config::sources::Sources;
+use ifmatch_gateway_config::sources::{InForce, Sources};
 use ifmatch_gateway_config::{Config, arguments};
 
-use ifmatch_gateway_commands::{backup, check, guard, health, lease, terminal, verify};
+use ifmatch_gateway_commands::{backup, check, guard, health, lease, verify};
 
 use crate::commands::{bucket, check_proxy, check_serve, proxy, register, serve};
 
@@ -307,9 +307,7 @@ fn configure(args: &ServerArgs) -> Result<Config, Error> {
     let sources = Sources::read(&args.given.0, args.config.as_deref())?;
     let mut config =
         Config::from_settings(sources.of_serve()?).map_err(|error| sources.locate(error))?;
-    config.server.in_force = with_settings()
-        .find_subcommand("serve")
-        .map_or_else(Vec::new, |c| sources.in_force(c));
+    config.server.in_force = in_force(&sources, "serve");
     Ok(config)
 }
 
@@ -317,10 +315,15 @@ fn configure_proxy(args: &ServerArgs) -> Result<ProxyConfig, Error> {
     let sources = Sources::read(&args.given.0, args.config.as_deref())?;
     let mut config =
         ProxyConfig::from_settings(sources.of_proxy()?).map_err(|error| sources.locate(error))?;
-    config.server.in_force = with_settings()
-        .find_subcommand("proxy")
-        .map_or_else(Vec::new, |c| sources.in_force(c));
+    config.server.in_force = in_force(&sources, "proxy");
     Ok(config)
+}
+
+/// Returns the settings in force of a server, which is a subcommand.
+fn in_force(sources: &Sources<'_>, server: &str) -> Vec<InForce> {
+    with_settings()
+        .find_subcommand(server)
+        .map_or_else(Vec::new, |command| sources.in_force(command))
 }
 
 #[cfg(test)]
@@ -349,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_help_of_a_server_fits_a_screen() {
+    fn the_short_help_of_a_server_stays_short() {
         let mut command = command();
         for (server, most) in [("serve", 55), ("proxy", 58)] {
             let help = command
@@ -445,21 +448,21 @@ mod tests {
 
     #[test]
     fn flags_override_the_file() {
-        let folder = std::env::temp_dir().join(format!("ifmatch-cli-{}", std::process::id()));
-        std::fs::write(&folder, "max-waits = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
+        let file = std::env::temp_dir().join(format!("ifmatch-cli-{}", std::process::id()));
+        std::fs::write(&file, "max-waits = 2\nlisten = '127.0.0.1:1'\ndata = 'd'").unwrap();
         let args = [
             "ifmatch",
             "serve",
             "--max-waits",
             "4",
             "--config",
-            folder.to_str().unwrap(),
+            file.to_str().unwrap(),
         ];
         let Command::Serve(serve) = parse(args.iter().map(OsString::from)).unwrap().command else {
             panic!()
         };
         let config = configure(&serve);
-        std::fs::remove_file(&folder).unwrap();
+        std::fs::remove_file(&file).unwrap();
         let config = config.unwrap();
         assert_eq!(
             (config.max_waits, config.server.settings.listen[0].port()),

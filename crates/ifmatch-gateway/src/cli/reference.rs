@@ -7,10 +7,9 @@ use std::path::PathBuf;
 use clap::builder::Command;
 use clap::{Arg, Args, ValueEnum};
 use clap_complete::Shell;
+use ifmatch_gateway_commands::terminal::print_text;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_service::metrics::catalogue;
-
-use super::terminal::print_text;
 
 /// `ifmatch reference …`
 #[derive(Args)]
@@ -29,7 +28,7 @@ enum ReferencePage {
 /// Prints a page.
 ///
 /// # Errors
-/// Fails if stdout is closed.
+/// Fails if stdout is closed, or if the metrics can't be listed.
 pub(super) fn print(args: &ReferenceArgs, command: &Command) -> Result<(), Error> {
     print_text(&match args.page {
         ReferencePage::Settings => settings(command),

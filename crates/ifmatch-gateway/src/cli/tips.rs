@@ -6,9 +6,10 @@ use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-/// What people try, by command, and what to use. Commands, and what they get, are separated by spaces; `-` is the program itself, and
-/// `lease.list` a command below another. Words in capitals stand for a kind of value: an http `URL`, a `STORE`, a `NUMBER`, which may be
-/// an address, or any other `WORD`.
+/// Commands, what people try with them, and the tip. Spaces separate commands, and the words that people try.
+///
+/// `-` is the program itself, and `lease.list` a command below another. Words in capitals are kinds of values: an http `URL`, a `STORE`,
+/// a `NUMBER`, which may be an address, or any other `WORD`.
 const TIPS: &[(&str, &str, &str)] = &[
     // Servers.
     ("serve", "WORD", "to serve a folder, use '--data DIR'"),
@@ -348,7 +349,7 @@ pub(super) fn add(mut error: Error, program: &Command, args: &[OsString]) -> Err
     error
 }
 
-/// Smallest similarity of two names for a suggestion: one wrong or two swapped letters of eight.
+/// Smallest similarity of two names for a suggestion: among five letters, one is wrong or two are swapped.
 const SIMILAR: f64 = 0.8;
 /// Prefix of the settings' variables.
 const VARIABLES: &str = "IFMATCH_";
@@ -439,7 +440,7 @@ fn path(program: &Command, words: &[String]) -> String {
     }
 }
 
-/// Returns the kind of a value, or nothing for a flag.
+/// Returns the kind of a value, or an empty string for a flag.
 fn kind(tried: &str) -> &'static str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match tried.split_once("://") {
@@ -533,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_has_its_own_tip_or_that_of_its_kind() {
+    fn a_word_has_its_own_tip_or_its_kinds() {
         for (command, tried, expected) in [
             ("serve", "--port", Some("--listen PORT")),
             ("serve", "./site", Some("--data DIR")),

@@ -134,8 +134,8 @@ pub(crate) fn backup(url: &str, register: Option<&str>, to: &Path) -> Result<(),
     })
 }
 
-async fn open_folder(folder: &Path, exists: bool) -> Result<IndexedStore, Error> {
-    if exists && !folder.join("index.redb").exists() {
+async fn open_folder(folder: &Path, must_exist: bool) -> Result<IndexedStore, Error> {
+    if must_exist && !folder.join("index.redb").exists() {
         return Err(Error::usage(format!(
             "{} is not a data folder: it has no index.redb. Check the path.",
             folder.display()

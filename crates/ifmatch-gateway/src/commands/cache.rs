@@ -60,8 +60,8 @@ pub(crate) fn before_blobs(config: &CacheConfig, scheme: &str) -> Result<CacheLa
         .build())
 }
 
-/// Returns `true` for a request in Azure's dialect, with `x-ms-…` headers or a shared access signature, and for one about a lease or with preferences,
-/// such as to wait for a change: only the blob service can answer it.
+/// Returns `true` for a request that only the blob service can answer: in Azure's dialect, with `x-ms-…` headers or a shared access
+/// signature, about a lease, or with a preference, such as to wait for a change.
 fn bypasses(uri: &Uri, headers: &HeaderMap) -> bool {
     let names = ["x-ms-", "lease-", "prefer"];
     shared_access::is_in(uri.query())

@@ -33,6 +33,7 @@ pub(crate) fn check_serve(config: &Config) -> Result<(), Error> {
 /// # Errors
 /// Describes the first setting or file that can't be used, or states that this machine has no root certificates.
 pub(crate) fn check_proxy(config: &ProxyConfig) -> Result<(), Error> {
+    // A check fails with one exit code, whatever its reason.
     super::proxy::check(config).map_err(|error| match error.kind() {
         ErrorKind::Usage => error,
         _ => Error::usage(error.to_string()),

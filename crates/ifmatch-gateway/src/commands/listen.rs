@@ -18,8 +18,8 @@ use ifmatch_gateway_service::gateway::Gateway;
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// The flag for the address of blobs or the proxy.
-const BLOBS: &str = "--listen";
+/// The flag for the addresses of the site: blobs, or the proxy.
+const SITE: &str = "--listen";
 /// The flag for the address of the endpoints.
 const ADMIN: &str = "--admin-listen";
 /// The flag for the addresses that redirect.
@@ -28,7 +28,6 @@ const REDIRECT: &str = "--redirect-listen";
 pub(crate) const TABLES: &str = "--listen-tables";
 /// The flag for the address of S3 clients.
 pub(crate) const S3: &str = "--listen-s3";
-
 /// The flag for the address of the console.
 pub(crate) const CONSOLE: &str = "--console";
 
@@ -77,7 +76,7 @@ impl Listeners {
         };
         let settings = &config.settings;
         Ok(Self {
-            site: all(&settings.listen, BLOBS)?,
+            site: all(&settings.listen, SITE)?,
             redirect: all(&settings.redirect_listen, REDIRECT)?,
             admin: settings
                 .admin_listen
@@ -236,8 +235,8 @@ impl UnusedSocket {
 }
 
 impl ReservedAddress {
-    /// Binds an optional address. Another gateway on this machine usually has the default address, so unless the address was set,
-    /// this one goes on without it, and says that it doesn't serve `what`.
+    /// Binds an optional address. Another gateway on this machine may have the default address, so unless the address was set,
+    /// this one goes on without it, and warns that it doesn't serve `what`.
     ///
     /// # Errors
     /// Fails if an address that was set is in use, unavailable or not permitted.
@@ -260,8 +259,8 @@ impl ReservedAddress {
         }
     }
 
-    /// Binds `address`, the value of `flag`, one of several, or takes its inherited socket. `[::]` includes all addresses of
-    /// IPv4, unless one of them has the same port.
+    /// Binds `address`, a value of `flag`, or takes its inherited socket. `[::]` includes all addresses of IPv4, unless one of the
+    /// `others` that are bound beside it is of IPv4 and has the same port.
     ///
     /// # Errors
     /// Fails if the address is in use, unavailable or not permitted.
@@ -452,7 +451,7 @@ mod tests {
             ]
             .map(ListenAddress::One);
             let second =
-                ReservedAddress::beside(&both, both[1], BLOBS, &mut InheritedSockets::default());
+                ReservedAddress::beside(&both, both[1], SITE, &mut InheritedSockets::default());
             let second = if has_ipv6 { Some(second.ok()?) } else { None };
             Some((
                 first.listen(BACKLOG).is_ok(),

@@ -141,7 +141,7 @@ impl<S: Subscriber> Layer<S> for RetryWarnings {
     }
 }
 
-/// Returns what failed, of the library's message about a retry.
+/// Returns what failed, from the library's message about a retry.
 fn failure(message: &str) -> Option<&str> {
     let (what, rest) = message.split_once(", backing off for ")?;
     let cause = rest.split_once(": ").map(|(_, cause)| cause);
@@ -179,7 +179,7 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
     if !has_level(&text) {
         return Err(invalid(source, &text, &"it contains no level"));
     }
-    // The library takes it for a module without a name.
+    // `Targets` takes it for a module without a name.
     if text
         .split(',')
         .any(|directive| directive.trim().starts_with('='))
@@ -189,9 +189,9 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
     let filter: Targets = text
         .parse()
         .map_err(|error| invalid(source, &text, &error))?;
-    // The library logs each refused request as an error, and valid signatures at level debug.
+    // It logs each refused request as an error, and valid signatures at level debug.
     let mut filter = filter.with_target(S3S, LevelFilter::OFF);
-    // It logs each of many retries, at level info. `RetryWarnings` says so once.
+    // It logs each of many retries at level info. `RetryWarnings` says so once.
     if !text.contains(OBJECT_STORE) {
         filter = filter.with_target(OBJECT_STORE, LevelFilter::WARN);
     }
@@ -203,8 +203,8 @@ fn filter(settings: &Settings) -> Result<Targets, Error> {
     Ok(filter.with_target(ACCESS, level))
 }
 
-/// Returns `true` if a directive sets a log level. The library reads an unknown level as the name of a module, which it
-/// then logs completely while silencing all others.
+/// Returns `true` if a directive sets a log level. `Targets` reads an unknown level as the name of a module, logs that
+/// completely, and silences all others.
 fn has_level(filter: &str) -> bool {
     let levels = filter.split(',').map(|directive| {
         directive
@@ -223,25 +223,25 @@ fn invalid(source: &str, text: &str, why: &dyn Display) -> Error {
     ))
 }
 
-/// This process's file: the log is the process's, too.
+/// The file of the access log. A process has one at most, since it has one log.
 static FILE: OnceLock<AccessFile> = OnceLock::new();
 
-/// A file to which lines are added.
+/// The file of the access log.
 #[derive(Clone)]
-pub(super) struct AccessFile {
+struct AccessFile {
     path: Arc<Path>,
     file: Arc<ArcSwap<File>>,
 }
 
 /// The file as it was open when a line began.
-pub(super) struct OpenFile(Arc<File>);
+struct OpenFile(Arc<File>);
 
 impl AccessFile {
     /// Opens the file of this process, and creates it if it is missing.
     ///
     /// # Errors
     /// Fails if the file can't be opened.
-    pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
+    fn open(path: PathBuf) -> Result<Self, Error> {
         let file = open_file(&path)?;
         let opened = Self {
             path: path.into(),
@@ -296,8 +296,8 @@ impl Write for OpenFile {
 /// Status of requests whose client disconnected before the response, as in nginx.
 const DISCONNECTED: u64 = 499;
 
-/// Writes the events of the access log as lines.
-pub(super) struct CombinedLog;
+/// Writes the events of the access log in the combined format of Apache and nginx.
+struct CombinedLog;
 
 /// The fields of a line. Their texts are visible ASCII and spaces, without quotes and backslashes.
 #[derive(Debug, Default)]
@@ -427,7 +427,7 @@ fn time(since_1970: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_level, *};
+    use super::*;
 
     #[test]
     fn an_object_store_that_fails_is_named_once_a_minute() {
@@ -443,9 +443,8 @@ mod tests {
         let transport = "Encountered transport error of kind Connect, backing off for 0.1 seconds, retry 1 of 10: HTTP error: refused";
         assert_eq!(failure(transport), Some("HTTP error: refused"));
         assert_eq!(failure("something else"), None);
-        let (retries, at) = (RetryWarnings::default(), |seconds: u64| {
-            Timestamp::from_micros(seconds * 1_000_000)
-        });
+        let retries = RetryWarnings::default();
+        let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
         let news = [
             (0, "503"),
             (1, "503"),

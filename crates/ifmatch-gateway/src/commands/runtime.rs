@@ -17,6 +17,8 @@ use super::log;
 
 /// Time for pending file operations to finish after the last request.
 const FILE_GRACE: Duration = Duration::from_secs(2);
+/// Interval at which recorded durations are folded into their buckets.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 
 /// Starts the log and the threads, and runs a server until a signal stops it.
 ///
@@ -38,16 +40,13 @@ pub(crate) fn run(
     }
 }
 
-/// Interval at which recorded durations are folded into their buckets.
-const METRICS_UPKEEP: Duration = Duration::from_secs(5);
-
 /// The signals that stop the gateway, and the one that reloads its configuration.
 pub(crate) struct ServerSignals {
     reload: AskedSignal,
     stop: StopSignals,
 }
 
-/// The end of a gateway.
+/// How a server has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GatewayEnd {
     /// All requests in flight were completed.
@@ -84,8 +83,8 @@ impl ServerSignals {
         }
     }
 
-    /// Waits for the next signal that stops the gateway, and returns its name. Calls `reload` whenever that is
-    /// asked for until then.
+    /// Waits for the next signal that stops the gateway, and returns its name. Until then, calls `reload` for each signal that
+    /// asks for it.
     async fn next(&mut self, mut reload: impl FnMut()) -> &'static str {
         loop {
             tokio::select! {
@@ -149,6 +148,7 @@ pub(crate) async fn serve_until_stopped(
     }
 }
 
+/// Keeps the metrics small, until the task is aborted.
 async fn upkeep(state: Arc<AppState>) {
     loop {
         sleep(METRICS_UPKEEP).await;

@@ -5,13 +5,11 @@ use std::collections::{HashMap, HashSet};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use crate::azure::{A, B, acquire};
+use crate::azure::{A, B, IDS, acquire};
 use crate::http::Reply;
 use crate::site::Site;
 use crate::suite::{Suite, borrowed};
 use crate::tables::JSON;
-
-const IDS: [&str; 4] = ["MDAwMA==", "MDAwMQ==", "MDAwMg==", "MDAwMw=="];
 
 /// A dialect, and its scenarios.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +62,7 @@ pub(crate) fn add(suite: &mut Suite) {
     }
 }
 
+/// A scenario while it runs.
 struct Scenario<'a> {
     site: &'a Site,
     dialect: Dialect,

@@ -14,12 +14,12 @@ const SIZE: u64 = 1 << 30;
 const CHUNK: usize = 256 << 10;
 const MOST_MEMORY: u64 = 64 << 20;
 
-/// A generated body of this size. All chunks differ.
-struct Made {
+/// A body of [`SIZE`] bytes, generated as it is sent. All chunks differ.
+struct GeneratedBody {
     sent: u64,
 }
 
-impl Made {
+impl GeneratedBody {
     fn chunk(number: u64) -> Bytes {
         number
             .to_be_bytes()
@@ -31,7 +31,7 @@ impl Made {
     }
 }
 
-impl Body for Made {
+impl Body for GeneratedBody {
     type Data = Bytes;
     type Error = Box<dyn std::error::Error + Send + Sync>;
 
@@ -60,7 +60,7 @@ async fn a_gibibyte_is_stored_and_read_in_64_mib() {
     let client = Client::new(gateway.address());
 
     let put = Request::put("/c/big")
-        .body(Made { sent: 0 }.boxed_unsync())
+        .body(GeneratedBody { sent: 0 }.boxed_unsync())
         .unwrap();
     let written = client.stream(put).await.unwrap();
     assert_eq!(written.status(), StatusCode::CREATED);

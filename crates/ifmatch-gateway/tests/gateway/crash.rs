@@ -19,6 +19,9 @@ use tokio::task::JoinSet;
 /// Number of concurrent writers, each with its own blob.
 const WRITERS: usize = 100;
 
+/// Largest body that is in the index, in bytes. Larger ones are in files.
+const MOST_INLINE: usize = 4 << 10;
+
 /// Number of acknowledged writes in a round before the kill. Others are in flight.
 const KILLED_AFTER: [usize; 5] = [0, 1, 25, 80, 160];
 
@@ -145,7 +148,7 @@ async fn check(client: &Client, blobs: &Blobs, folder: &Path, round: usize) {
                 "{name} in round {round}: {tag} is not of these bytes"
             );
             present += 1;
-            in_files += usize::from(body.len() > 4 << 10);
+            in_files += usize::from(body.len() > MOST_INLINE);
         }
     }
     let listed = client.get("/c?limit=1000", &[]).await;
@@ -429,8 +432,7 @@ async fn check_log(log: &Log, client: &Client, folder: &Path, round: usize) {
         blocks.len(),
         "a block is there twice in round {round}"
     );
-    // A body of up to 4 KiB is in the index.
-    let in_files = usize::from(text.len() > 4096);
+    let in_files = usize::from(text.len() > MOST_INLINE);
     assert_eq!(
         (files(&folder.join("bodies")), files(&folder.join("tmp"))),
         (in_files, 0),

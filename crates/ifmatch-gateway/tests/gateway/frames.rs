@@ -3,6 +3,7 @@
 /// Connection preface, sent before the client's first frame.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// Types of frames (RFC 9113 §6).
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
@@ -10,7 +11,7 @@ pub(crate) const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 pub(crate) const WINDOW_UPDATE: u8 = 8;
 
-/// Identifiers of settings.
+/// Identifiers of settings (RFC 9113 §6.5.2).
 pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 3;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 4;
 
@@ -30,7 +31,7 @@ pub(crate) fn get(stream: u32, path: &str) -> Vec<u8> {
     get_with(stream, path, &[])
 }
 
-/// Encodes a complete GET with these fields, without compression (RFC 7541, appendix A lists the names of the others).
+/// Encodes a complete GET with these fields as literals. The pseudo-header fields use the static table (RFC 7541, appendix A).
 pub(crate) fn get_with(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let text = |text: &str| {
         assert!(text.len() < 127, "a longer length takes several bytes");
@@ -46,6 +47,7 @@ pub(crate) fn get_with(stream: u32, path: &str, fields: &[(&str, &str)]) -> Vec<
     for (name, value) in fields {
         block.extend([&[0x00], &text(name)[..], &text(value)].concat());
     }
+    // END_STREAM and END_HEADERS.
     frame(HEADERS, 0x5, stream, &block)
 }
 

@@ -12,11 +12,7 @@ use tokio::net::TcpStream;
 use crate::frames::{
     self, INITIAL_WINDOW_SIZE, PING, PREFACE, SETTINGS, WINDOW_UPDATE, frame, setting,
 };
-use crate::{eventually, get, put_head, wait_for};
-
-fn memory(flags: &[&str]) -> Gateway {
-    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
-}
+use crate::{eventually, get, memory, put_head, wait_for};
 
 /// Connects with prior knowledge. The stream windows are small, so responses don't fit.
 async fn connect(gateway: &Gateway) -> SendRequest<Bytes> {

@@ -6,11 +6,7 @@ use support::{Client, Gateway};
 use crate::frames::{
     GOAWAY, HEADERS, MAX_CONCURRENT_STREAMS, PREFACE, RST_STREAM, SETTINGS, frame, frames,
 };
-use crate::{eventually, get, put_head, wait_for};
-
-fn memory(flags: &[&str]) -> Gateway {
-    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
-}
+use crate::{eventually, get, memory, put_head, wait_for};
 
 #[tokio::test]
 async fn a_large_body_changes_nothing() {

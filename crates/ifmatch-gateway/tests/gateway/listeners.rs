@@ -1,4 +1,4 @@
-//! Listeners: their addresses and settings, and that for tables.
+//! Listeners, also those of tables: their addresses and settings.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -10,6 +10,7 @@ use support::{Client, Gateway, run};
 
 use crate::get;
 
+/// Sends a request without a body, and returns the status.
 fn send(address: SocketAddr, method: &str, path: &str) -> u16 {
     exchange(
         address,
@@ -249,7 +250,7 @@ fn plain_http_is_redirected_to_tls() {
 }
 
 const JSON: (&str, &str) = ("content-type", "application/json");
-const PLAIN: (&str, &str) = ("accept", "application/json;odata=nometadata");
+const NO_METADATA: (&str, &str) = ("accept", "application/json;odata=nometadata");
 
 #[tokio::test]
 async fn tables_are_served_alongside_blobs() {
@@ -259,19 +260,19 @@ async fn tables_are_served_alongside_blobs() {
         .table(
             Method::POST,
             "/Tables",
-            &[JSON, PLAIN],
+            &[JSON, NO_METADATA],
             r#"{"TableName":"people"}"#,
         )
         .await
         .expect(201);
     let entity = r#"{"PartitionKey":"a","RowKey":"1","age":7}"#;
     tables
-        .table(Method::POST, "/people", &[JSON, PLAIN], entity)
+        .table(Method::POST, "/people", &[JSON, NO_METADATA], entity)
         .await
         .expect(201);
     let path = "/people(PartitionKey='a',RowKey='1')";
     let read = tables
-        .table(Method::GET, path, &[PLAIN], "")
+        .table(Method::GET, path, &[NO_METADATA], "")
         .await
         .expect(200);
     assert_eq!(read.json()["age"], 7);
@@ -307,7 +308,7 @@ async fn tables_are_served_alongside_blobs() {
 
 /// Tokens apply to the other listener only: requests to tables are signed.
 #[tokio::test]
-async fn unsigned_requests_are_rejected() {
+async fn unsigned_requests_for_tables_are_rejected() {
     let flags = [
         "--listen-tables",
         "127.0.0.1:0",
@@ -319,7 +320,7 @@ async fn unsigned_requests_are_rejected() {
     let mut gateway = Gateway::on_folder(&flags);
     let client = Client::new(gateway.tables());
     Azure::development(client.clone())
-        .table(Method::GET, "/Tables", &[PLAIN], "")
+        .table(Method::GET, "/Tables", &[NO_METADATA], "")
         .await
         .expect(200);
     let token = ("authorization", "Bearer w");

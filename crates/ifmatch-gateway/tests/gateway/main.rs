@@ -46,6 +46,11 @@ fn serve(folder: &Path, flags: &[&str]) -> Gateway {
     )
 }
 
+/// Starts a gateway whose blobs are in memory.
+fn memory(flags: &[&str]) -> Gateway {
+    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
+}
+
 /// Waits until the metrics have this line.
 #[track_caller]
 fn wait_for(gateway: &Gateway, line: &str) {
@@ -59,7 +64,7 @@ fn wait_for(gateway: &Gateway, line: &str) {
     });
 }
 
-/// The log after a reload, and after one that has changed nothing.
+/// Texts in the log after a reload, and after one that has changed nothing.
 const RELOADED: &str = "reloaded the configuration";
 const NOT_RELOADED: &str = "cannot reload the configuration";
 

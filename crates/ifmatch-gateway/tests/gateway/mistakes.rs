@@ -10,10 +10,10 @@ use support::tls::Files;
 use support::{Gateway, run_command};
 use tempfile::TempDir;
 
-/// The mistakes: see the first lines.
+/// The mistakes. The first lines of the file describe its form.
 const ROWS: &str = include_str!("../data/mistakes.txt");
 
-/// What the rows name.
+/// The servers and files that the rows name.
 struct Site {
     _gateways: [Gateway; 4],
     _files: [Files; 2],
@@ -137,6 +137,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// Sends a request, and returns its status and the detail of the problem.
 fn request(method: &str, url: &str) -> (String, String) {
     let rest = url.strip_prefix("http://").unwrap();
     let (address, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -149,6 +150,7 @@ fn request(method: &str, url: &str) -> (String, String) {
     (answer.status.as_u16().to_string(), detail)
 }
 
+/// Runs a command line, and returns its exit code and stderr.
 fn command(words: &[String]) -> (String, String) {
     let mut command: Command = Gateway::command();
     command.env("IFMATCH_LISTEN", "127.0.0.1:0");

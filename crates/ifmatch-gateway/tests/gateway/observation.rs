@@ -149,7 +149,7 @@ async fn a_file_gets_conditions_and_decisions_but_no_signatures() {
 }
 
 #[tokio::test]
-async fn the_combined_format_is_that_of_apache_and_hostile_values_forge_nothing() {
+async fn the_combined_format_is_apaches_and_hostile_values_forge_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("access.log");
     let to_file = format!("--access-log={}", file.display());
@@ -287,7 +287,7 @@ async fn requests_are_counted_by_outcome() {
         r#"ifmatch_conditions_total{outcome="required"} 1"#,
         r#"ifmatch_store_errors_total{kind="unavailable"} 0"#,
         r#"ifmatch_request_duration_seconds_count{method="PUT"} 3"#,
-        r"ifmatch_requests_in_flight 1",
+        "ifmatch_requests_in_flight 1",
     ] {
         assert!(
             metrics.text().lines().any(|found| found == line),

@@ -48,7 +48,7 @@ impl Site {
     /// Starts a gateway with the file `config`.
     fn start(&self, command: &str) -> Gateway {
         let mut ifmatch = Gateway::command();
-        // It would override the file.
+        // They would override the file.
         ifmatch
             .env_remove("IFMATCH_LISTEN_TABLES")
             .env_remove("IFMATCH_LISTEN_S3");
@@ -68,7 +68,7 @@ fn read(gateway: &Gateway, path: &str, token: &str) -> Answer {
     exchange(gateway.address(), request("GET", path, token, ""))
 }
 
-/// Opens a connection that accepts both certificates.
+/// Opens a connection that trusts any of these certificates.
 async fn connect(files: &[&Files], gateway: &Gateway) -> SendRequest<Full<Bytes>> {
     let stream = Files::connect_to_any(files, gateway, &["http/1.1"]).await;
     let (client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();

@@ -11,14 +11,10 @@ use support::{Answer, Gateway};
 use crate::frames::{
     self, GOAWAY, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS, frame, get_with, setting,
 };
-use crate::{eventually, get, put_head, wait_for};
+use crate::{eventually, get, memory, put_head, wait_for};
 
 const ONE: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 9);
-
-fn memory(flags: &[&str]) -> Gateway {
-    Gateway::start(["serve", "--store", "memory://"].iter().chain(flags))
-}
 
 fn open(gateway: &Gateway, from: Ipv4Addr) -> Connection {
     Connection::open_from(from.into(), gateway.address())
@@ -197,7 +193,7 @@ fn one_client_cannot_accumulate_unread_responses() {
     let gateway = memory(&["--max-requests-per-client", "1"]);
     let no_window = frame(SETTINGS, 0, 0, &setting(INITIAL_WINDOW_SIZE, 0));
     let mut piles: Vec<_> = (0..3).map(|_| open(&gateway, ONE)).collect();
-    // 2 × 1 + 200 of 306 are admitted.
+    // Of 306 requests, twice the limit and 200 are admitted.
     let seen = [
         "requests_in_flight 103",
         "turned_away_total{what=\"request\"} 2",

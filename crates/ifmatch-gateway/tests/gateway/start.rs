@@ -301,7 +301,7 @@ fn errors_in_the_file_show_the_line() {
 }
 
 #[test]
-fn a_dry_run_says_ok_or_the_line_of_the_error_and_binds_nothing() {
+fn a_check_says_ok_or_the_line_of_the_error_and_binds_nothing() {
     let files = support::tls::Files::new();
     let path = |name: &str| files.path(name).to_str().unwrap().to_owned();
     let (taken, config) = (TcpListener::bind("127.0.0.1:0").unwrap(), path("site.toml"));
@@ -479,7 +479,7 @@ async fn the_health_of_a_running_gateway_is_asked_by_a_command() {
 }
 
 #[test]
-fn completions_and_manual_pages_know_every_command() {
+fn completions_name_commands_and_flags_and_manual_pages_the_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let written = run(["man", folder.path().to_str().unwrap()]);
     assert_eq!(written.status.code(), Some(0), "{written:#?}");
@@ -497,7 +497,7 @@ fn completions_and_manual_pages_know_every_command() {
 }
 
 #[tokio::test]
-async fn object_stores_serve_the_same() {
+async fn every_kind_of_object_store_honours_conditions() {
     let folder = tempfile::tempdir().unwrap();
     let known = tempfile::tempdir().unwrap();
     let url = format!("file://{}", folder.path().display());

@@ -233,7 +233,7 @@ async fn a_client_gets_the_certificate_for_the_name_that_it_requests_also_after_
     let trusted: Vec<_> = hosts.iter().collect();
     let ask_all = async || {
         for host in ["localhost", "a.example", "x.b.example"] {
-            Files::request(&trusted, &gateway, host, &["h2"]).await;
+            Files::connect_to_host(&trusted, &gateway, host, &["h2"]).await;
         }
     };
     ask_all().await;

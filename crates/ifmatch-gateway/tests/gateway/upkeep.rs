@@ -20,9 +20,10 @@ use crate::{eventually, serve};
 /// Number of writers. Each writes a pair of blobs in turn.
 const WRITERS: u64 = 8;
 
-/// The versions that were sent, and those that were acknowledged.
+/// What the writers have done, and when they stop.
 #[derive(Default)]
 struct Log {
+    /// The path and the tag of each acknowledged version.
     tags: Mutex<HashSet<(String, String)>>,
     writes: AtomicU64,
     stop: AtomicBool,
@@ -90,7 +91,7 @@ async fn check(folder: &Path, log: &Log) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_backup_during_writes_has_all_blobs_as_of_one_moment() {
+async fn a_backup_during_writes_has_all_blobs_of_one_moment() {
     let (data, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let backup = other.path().join("backup");
     let mut gateway = serve(data.path(), &[]);

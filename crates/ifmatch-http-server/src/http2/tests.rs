@@ -156,11 +156,7 @@ async fn content_length_sets_the_size_hint() {
     let mut client = serve(|request, _| {
         let hint = request.body().size_hint().exact();
         async move {
-            let read = request
-                .into_body()
-                .collect()
-                .await
-                .map(Collected::to_bytes);
+            let read = request.into_body().collect().await.map(Collected::to_bytes);
             Ok(Response::new(Full::new(Bytes::from(format!(
                 "{hint:?} {read:?}"
             )))))

@@ -20,7 +20,8 @@ impl World {
             .map(|(at, _)| at)
     }
 
-    pub(crate) fn takes_effect(&mut self, at: usize, grant: Grant) {
+    /// Notes the faults of a write that takes effect.
+    pub(crate) fn note_effect(&mut self, at: usize, grant: Grant) {
         let others_hold = self.holders().any(|holder| holder != at);
         self.leases.note(
             Fault::BesideHolder,
@@ -35,7 +36,8 @@ impl World {
         }
     }
 
-    pub(crate) fn is_recorded(&mut self, at: usize, grant: Grant) {
+    /// Notes the fault of a write that is recorded.
+    pub(crate) fn note_record(&mut self, at: usize, grant: Grant) {
         self.leases
             .note(Fault::RecordedLate, self.others_since(at, grant));
     }

@@ -72,9 +72,13 @@ pub struct World {
     pub(crate) actors: Vec<Actor>,
     pub(crate) tick: u8,
     pub(crate) crashes: u8,
+    /// A write has replaced a version that its actor hasn't seen.
     pub(crate) lost_update: bool,
+    /// A read from memory has returned other bytes than the resource has.
     pub(crate) wrong_tag: bool,
+    /// Number of creations that took effect.
     pub(crate) created: u8,
+    /// Number of writes whose commit is recorded.
     pub(crate) committed: u8,
     pub(crate) leases: Leases,
 }
@@ -132,13 +136,15 @@ impl Protocol {
         })
     }
 
+    /// Swaps the loaded record for the next one, if there is one. Returns `false` if it has changed since.
     pub(crate) fn swap(&self, world: &mut World, loaded: &Record, next: Option<Record>) -> bool {
         let Some(next) = next else { return true };
-        let expected = world.register.revision() == loaded.revision();
-        if expected || self.sabotage == Sabotage::SwapBlindly {
+        let is_done = world.register.revision() == loaded.revision()
+            || self.sabotage == Sabotage::SwapBlindly;
+        if is_done {
             world.register = next;
         }
-        expected || self.sabotage == Sabotage::SwapBlindly
+        is_done
     }
 }
 

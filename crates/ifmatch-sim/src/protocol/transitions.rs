@@ -185,7 +185,7 @@ impl Protocol {
         if grant.deadline <= world.now() && self.sabotage != Sabotage::NeverCancel {
             return None;
         }
-        world.takes_effect(at, grant);
+        world.note_effect(at, grant);
         let actor = &world.actors[at];
         world.lost_update |= !actor.may_follow(world.bytes);
         world.created += u8::from(actor.task == Task::Create);
@@ -220,7 +220,7 @@ impl Protocol {
         let recorded = matches!(transition.outcome, Outcome::Written(_));
         world.committed += u8::from(recorded);
         if recorded {
-            world.is_recorded(at, grant);
+            world.note_record(at, grant);
         }
         world.actors[at].after_write()
     }

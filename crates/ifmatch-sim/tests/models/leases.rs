@@ -6,12 +6,13 @@ use ifmatch_sim::protocol::{Protocol, Sabotage};
 use stateright::{Checker, Model};
 
 use crate::common::holds;
+use crate::protocol::INITIAL;
 
 /// Permits last longer than leases, so only the lease ends a write in time.
 pub(crate) fn protocol(tasks: &[Task], ticks: u8) -> Protocol {
     Protocol {
         tasks: tasks.to_vec(),
-        bytes: Some(99),
+        bytes: INITIAL,
         authority: Authority::Register,
         crashes: 1,
         ticks,

@@ -41,7 +41,7 @@ fn an_overwriter_and_a_reader_never_see_a_tag_on_other_bytes() {
 }
 
 #[test]
-fn late_ticks_change_nothing() {
+fn more_ticks_than_a_permit_lasts_break_nothing() {
     holds(
         Protocol {
             ticks: 3,

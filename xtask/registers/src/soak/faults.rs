@@ -47,7 +47,8 @@ impl Fault {
 }
 
 impl Team {
-    /// Lets a fault happen, to another process or server in each round.
+    /// Lets a fault happen, to another process or server in each round. Hangs and pauses last
+    /// `hold` seconds, and a connection is cut for every `CUT_INTERVAL` of the `operations`.
     pub(super) async fn suffer(
         &mut self,
         fault: Fault,
@@ -93,7 +94,7 @@ impl Team {
     }
 }
 
-/// Cuts the next connection in use, and waits for that.
+/// Cuts the next connection in use, and waits until it is cut.
 async fn cut(proxies: &[Proxy], network: Network) {
     let set = |network| {
         for proxy in proxies {

@@ -197,6 +197,7 @@ impl Team {
         Ok((register, operations, longest))
     }
 
+    /// Returns the duration of the longest call that no pause overlaps.
     fn longest(&self, operations: &[Operation]) -> Duration {
         let is_paused = |operation: &&Operation| {
             self.pauses

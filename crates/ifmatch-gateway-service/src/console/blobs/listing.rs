@@ -102,8 +102,10 @@ impl OperatorVisit<'_> {
         };
         let (frame, now) = (self.frame("blobs"), now());
         if path.is_empty() {
-            let ContainerList { containers, next } =
-                self.inside.json(&format!("/?limit={LISTED}{after}")).await?;
+            let ContainerList { containers, next } = self
+                .inside
+                .json(&format!("/?limit={LISTED}{after}"))
+                .await?;
             let shown = ContainersPage {
                 frame,
                 now,

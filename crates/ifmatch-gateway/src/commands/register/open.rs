@@ -28,7 +28,7 @@ const MEMORY_RECORDS: usize = 1_000_000;
 ///
 /// # Errors
 /// As for [`open`], and if there is no such file.
-pub(super) async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
+async fn open_existing(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> {
     match url.engine() {
         Engine::Redb(file) if !file.exists() => Err(Error::usage(format!(
             "no such file: {url}. Check the path."
@@ -90,7 +90,7 @@ pub(crate) async fn open(url: &RegisterUrl) -> Result<Arc<dyn Register>, Error> 
 ///
 /// # Errors
 /// States why the register can't be changed, and what to do.
-pub(crate) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
+pub(super) async fn migrate(url: &RegisterUrl) -> Result<(), Error> {
     let Engine::Database(database) = url.engine() else {
         return Ok(());
     };
@@ -145,7 +145,7 @@ fn unusable(url: &RegisterUrl, error: &dyn std::error::Error, is_unreachable: bo
     }
 }
 
-/// Returns a message as a sentence of its own, unless it begins with a name.
+/// Returns a message as a sentence, with a capital and a full stop.
 fn sentence(text: &str) -> String {
     let mut rest = text.chars();
     let first = rest

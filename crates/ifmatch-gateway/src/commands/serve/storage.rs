@@ -8,8 +8,7 @@ use ifmatch_blob::BlobStore;
 use ifmatch_blob::store::StoreError;
 use ifmatch_blob_indexed::{self as indexed, IndexedStore};
 use ifmatch_blob_objects::ObjectBlobs;
-use ifmatch_gateway_commands::store_url;
-use ifmatch_gateway_commands::store_url::check_folder;
+use ifmatch_gateway_commands::store_url::{self, check_folder};
 use ifmatch_gateway_config::error::Error;
 use ifmatch_gateway_config::register_url::RegisterUrl;
 use ifmatch_gateway_config::shown_url::without_secrets;
@@ -18,7 +17,6 @@ use ifmatch_gateway_service::metrics::register::MeteredRegister;
 use ifmatch_register::{Guarantee, Register};
 
 use crate::commands::register::AcceptLosses;
-
 use crate::commands::{bucket, register};
 
 /// Average interval between sweeps.
@@ -65,47 +63,49 @@ pub(crate) async fn open(config: &Config) -> Result<OpenedStore, Error> {
         }
         Storage::Bucket { url, register } => open_bucket(url, register).await,
         Storage::Store { url, records } => {
-            let name = format!("--store {}", without_secrets(url));
-            let backing = store_url::open(&name, url)?;
-            let register = match records {
-                Records::Memory => register::memory(),
-                Records::Folder(folder) => {
-                    check_folder("--data", folder)?;
-                    register::in_folder(folder).await?
-                }
-                Records::Register(url) => lasting(
-                    register::open(url).await?,
-                    config.server.settings.register_may_lose,
-                )?,
-            };
-            // Not measured, since its swaps always conflict.
-            let unmetered = Some(Arc::clone(&register));
-            let register = Arc::new(MeteredRegister::new(register));
-            let store_error = |error| store_url::failed(&name, &error);
-            if register.engine().guarantee == Guarantee::Process {
-                let store = ObjectBlobs::open(backing, register)
-                    .await
-                    .map_err(store_error)?;
-                return Ok(OpenedStore {
-                    register: unmetered,
-                    ..OpenedStore::new(store)
-                });
-            }
-            let store = ObjectBlobs::open_durable(backing, register)
-                .await
-                .map_err(store_error)?;
-            if let Records::Folder(_) = records {
-                // No other process can open the folder.
-                tokio::spawn(settle(store.settle_earlier_writes()));
-            }
-            let kept = store.clone();
-            tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
-            Ok(OpenedStore {
-                register: unmetered,
-                ..OpenedStore::new(store)
-            })
+            open_objects(url, records, config.server.settings.register_may_lose).await
         }
     }
+}
+
+/// Opens an object store with its records. `may_lose`: their register may lose acknowledged changes.
+async fn open_objects(url: &str, records: &Records, may_lose: bool) -> Result<OpenedStore, Error> {
+    let name = format!("--store {}", without_secrets(url));
+    let backing = store_url::open(&name, url)?;
+    let register = match records {
+        Records::Memory => register::memory(),
+        Records::Folder(folder) => {
+            check_folder("--data", folder)?;
+            register::in_folder(folder).await?
+        }
+        Records::Register(url) => lasting(register::open(url).await?, may_lose)?,
+    };
+    // For checks of readiness, whose swaps always conflict.
+    let unmetered = Some(Arc::clone(&register));
+    let register = Arc::new(MeteredRegister::new(register));
+    let store_error = |error| store_url::failed(&name, &error);
+    if register.engine().guarantee == Guarantee::Process {
+        let store = ObjectBlobs::open(backing, register)
+            .await
+            .map_err(store_error)?;
+        return Ok(OpenedStore {
+            register: unmetered,
+            ..OpenedStore::new(store)
+        });
+    }
+    let store = ObjectBlobs::open_durable(backing, register)
+        .await
+        .map_err(store_error)?;
+    if let Records::Folder(_) = records {
+        // No other process can open the folder.
+        tokio::spawn(settle(store.settle_earlier_writes()));
+    }
+    let kept = store.clone();
+    tokio::spawn(upkeep(async move || kept.forget_idle().await.map(drop)));
+    Ok(OpenedStore {
+        register: unmetered,
+        ..OpenedStore::new(store)
+    })
 }
 
 async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<OpenedStore, Error> {
@@ -122,7 +122,8 @@ async fn open_bucket(url: &str, register: &RegisterUrl) -> Result<OpenedStore, E
 /// Removes what killed processes left in a bucket, once a day at random times, so gateways that start together take turns.
 async fn sweep(store: IndexedStore) {
     loop {
-        let share = ifmatch_runtime::nonce().map_or(1, |nonce| 1 + nonce % 2_000);
+        // In thousandths.
+        let share = ifmatch_runtime::nonce().map_or(1_000, |nonce| 1 + nonce % 2_000);
         tokio::time::sleep(SWEEP * u32::try_from(share).unwrap_or(1_000) / 1_000).await;
         match store.sweep().await {
             Ok(0) => {}

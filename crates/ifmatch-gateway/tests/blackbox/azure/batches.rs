@@ -2,11 +2,9 @@
 
 use crate::azure::{A, acquire, container};
 use crate::http::{Http, Reply};
-use crate::races::race;
+use crate::races::{RACERS, race};
 use crate::site::Site;
 use crate::suite::Suite;
-
-const RACERS: usize = 20;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case(

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::azure::{blob, container};
+use crate::azure::{IDS, blob, container};
 use crate::http::{Http, Reply};
 use crate::plain::reads::pattern;
 use crate::site::Site;
@@ -14,8 +14,6 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("blocks: a list of more than 50,000", too_many);
     suite.case("blocks: 4 MiB in total, read by ranges", large);
 }
-
-const IDS: [&str; 4] = ["MDAwMA==", "MDAwMQ==", "MDAwMg==", "MDAwMw=="];
 
 fn stage(http: &mut Http<'_>, path: &str, id: usize, content: impl AsRef<[u8]>) -> Reply {
     let id = utf8_percent_encode(IDS[id], NON_ALPHANUMERIC);

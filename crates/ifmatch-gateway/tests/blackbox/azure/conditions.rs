@@ -108,6 +108,7 @@ fn meaning(text: &str, before: &Reply) -> Vec<(String, String)> {
         .unwrap_or("\"none\"");
     let hour = Duration::from_hours(1);
     let modified = httpdate::parse_http_date(before.field("last-modified"));
+    // A missing resource has none: any date will do.
     let modified = modified.unwrap_or(std::time::UNIX_EPOCH + hour * 400_000);
     let value = |word: &str| match word {
         "current" => tag.to_owned(),

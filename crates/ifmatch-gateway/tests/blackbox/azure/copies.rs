@@ -1,11 +1,9 @@
 //! Copies within the account.
 
 use crate::azure::{blob, container};
-use crate::races::race;
+use crate::races::{RACERS, race};
 use crate::site::Site;
 use crate::suite::Suite;
-
-const RACERS: usize = 20;
 
 pub(crate) fn add(suite: &mut Suite) {
     suite.case("azure copy: a longer blob, onto itself", onto_itself);

@@ -32,6 +32,9 @@ pub(crate) const A: &str = "a0000000-0000-4000-8000-00000000000a";
 pub(crate) const B: &str = "b0000000-0000-4000-8000-00000000000b";
 pub(crate) const C: &str = "c0000000-0000-4000-8000-00000000000c";
 
+/// Ids of blocks, in base64.
+pub(crate) const IDS: [&str; 4] = ["MDAwMA==", "MDAwMQ==", "MDAwMg==", "MDAwMw=="];
+
 /// Creates a container and returns its path.
 pub(crate) fn container(http: &mut Http<'_>, site: &Site) -> String {
     let path = format!("/{}", site.name());

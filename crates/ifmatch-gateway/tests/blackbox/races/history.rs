@@ -25,20 +25,20 @@ pub(crate) fn add(suite: &mut Suite) {
         suite.case(
             format!("history: replacements of {length} bytes"),
             move |site| {
-                World::new(site, length, false).run();
+                TrackedBlob::new(site, length, false).run();
             },
         );
         suite.case(
             format!("history: replacements, deletions and creations of {length} bytes"),
             move |site| {
-                World::new(site, length, true).run();
+                TrackedBlob::new(site, length, true).run();
             },
         );
     }
 }
 
 /// A blob with its known versions and the versions seen.
-struct World<'a> {
+struct TrackedBlob<'a> {
     site: &'a Site,
     path: String,
     length: usize,
@@ -52,7 +52,7 @@ struct World<'a> {
     writing: AtomicUsize,
 }
 
-impl<'a> World<'a> {
+impl<'a> TrackedBlob<'a> {
     fn new(site: &'a Site, length: usize, deletes: bool) -> Self {
         Self {
             site,
@@ -143,11 +143,11 @@ impl<'a> World<'a> {
             None => http.upload(&self.path, &[("if-none-match", "*")], self.version(number)),
         };
         match reply.status.as_u16() {
-            202 | 204 => self.history.record(start, What::Replaced(current, None)),
+            202 | 204 => self.history.record(start, Effect::Replaced(current, None)),
             200 | 201 => {
                 self.history.record(
                     start,
-                    What::Replaced(current, Some(reply.etag().to_owned())),
+                    Effect::Replaced(current, Some(reply.etag().to_owned())),
                 );
                 self.knows(reply.etag(), number);
             }
@@ -197,7 +197,7 @@ impl<'a> World<'a> {
                     Some(Some(reply.etag().to_owned()))
                 }
                 404 => {
-                    self.history.record(start, What::Saw(None));
+                    self.history.record(start, Effect::Saw(None));
                     Some(None)
                 }
                 503 => None,
@@ -208,7 +208,7 @@ impl<'a> World<'a> {
 
     fn saw(&self, start: u64, reply: &Reply) {
         self.history
-            .record(start, What::Saw(Some(reply.etag().to_owned())));
+            .record(start, Effect::Saw(Some(reply.etag().to_owned())));
         let number = reply
             .text()
             .lines()
@@ -244,12 +244,12 @@ struct History {
 struct Event {
     start: u64,
     end: u64,
-    what: What,
+    what: Effect,
 }
 
 /// The effect of an operation. Versions are named by their tags.
 #[derive(Clone, Debug)]
-enum What {
+enum Effect {
     /// Replaced a version, or nothing, by a version, or by nothing.
     Replaced(Option<String>, Option<String>),
     /// Saw a version, or nothing.
@@ -263,7 +263,7 @@ impl History {
     }
 
     /// Records an operation that began at this moment and has just ended.
-    fn record(&self, start: u64, what: What) {
+    fn record(&self, start: u64, what: Effect) {
         let event = Event {
             start,
             end: self.now(),
@@ -284,7 +284,7 @@ impl History {
         let mut gaps = Vec::new();
         for (at, change) in changes.iter().enumerate() {
             match &change.what {
-                What::Replaced(_, Some(tag)) => drop(places.insert(tag.clone(), at + 1)),
+                Effect::Replaced(_, Some(tag)) => drop(places.insert(tag.clone(), at + 1)),
                 _ => gaps.push(at + 1),
             }
         }
@@ -298,7 +298,7 @@ impl History {
             latest = latest.max(change.start);
         }
         for event in &events {
-            let What::Saw(seen) = &event.what else {
+            let Effect::Saw(seen) = &event.what else {
                 continue;
             };
             // States that ended before the read began are over; states that began after its end aren't visible yet.
@@ -339,13 +339,13 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
     let mut creations = Vec::new();
     for event in events {
         match &event.what {
-            What::Replaced(Some(from), _) => {
+            Effect::Replaced(Some(from), _) => {
                 if let Some(other) = by_version.insert(from, event) {
                     panic!("{from} was replaced twice: {other:?} and {event:?}");
                 }
             }
-            What::Replaced(None, _) => creations.push(event),
-            What::Saw(_) => {}
+            Effect::Replaced(None, _) => creations.push(event),
+            Effect::Saw(_) => {}
         }
     }
     let total = by_version.len() + creations.len();
@@ -353,7 +353,7 @@ fn chain<'a>(events: &'a [Event], first: &str, last: Option<&str>) -> Vec<&'a Ev
     let mut lives: Vec<Vec<&Event>> = creations
         .into_iter()
         .map(|event| match &event.what {
-            What::Replaced(_, Some(tag)) => life(&mut by_version, Some(event), tag),
+            Effect::Replaced(_, Some(tag)) => life(&mut by_version, Some(event), tag),
             _ => panic!("a creation of nothing: {event:?}"),
         })
         .collect();
@@ -401,6 +401,6 @@ fn life<'a>(
 /// Returns the version that a change made.
 fn made(event: &Event) -> Option<&str> {
     match &event.what {
-        What::Replaced(_, to) | What::Saw(to) => to.as_deref(),
+        Effect::Replaced(_, to) | Effect::Saw(to) => to.as_deref(),
     }
 }

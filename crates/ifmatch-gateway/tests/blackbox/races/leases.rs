@@ -10,8 +10,8 @@ use support::{Answer, eventually};
 
 use crate::azure::{A, B, acquire, blob};
 use crate::http::{Http, head};
-use crate::races::race;
 use crate::races::winners::until_done;
+use crate::races::{RACERS, race};
 use crate::site::Site;
 use crate::suite::Suite;
 
@@ -175,14 +175,14 @@ fn changed(site: &Site) {
     let path = blob(&mut site.azure(), site);
     acquire(&mut site.azure(), &path, A, -1).is(201);
     let id = |racer: usize| format!("c0000000-0000-4000-8000-{racer:012}");
-    let replies = race(20, |racer| {
+    let replies = race(RACERS, |racer| {
         let fields = [
             ("x-ms-lease-id", A),
             ("x-ms-proposed-lease-id", &*id(racer)),
         ];
         site.azure().lease(&path, "change", &fields).status.as_u16()
     });
-    let winners: Vec<usize> = (0..20).filter(|racer| replies[*racer] == 200).collect();
+    let winners: Vec<usize> = (0..RACERS).filter(|racer| replies[*racer] == 200).collect();
     let [winner] = winners[..] else {
         panic!("winners: {winners:?}")
     };

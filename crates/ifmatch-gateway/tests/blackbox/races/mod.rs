@@ -10,6 +10,9 @@ use std::thread::scope;
 use crate::site::Site;
 use crate::suite::Suite;
 
+/// Number of clients in a race for one success.
+pub(crate) const RACERS: usize = 20;
+
 pub(crate) fn add(suite: &mut Suite) {
     // First: one of these waits for a lease to expire.
     leases::add(suite);

@@ -10,11 +10,9 @@ use support::azure::Form;
 
 use crate::azure::{acquire, blob, container};
 use crate::http::{Http, Reply};
-use crate::races::{path, race};
+use crate::races::{RACERS, path, race};
 use crate::site::Site;
 use crate::suite::Suite;
-
-const RACERS: usize = 20;
 
 pub(crate) fn add(suite: &mut Suite) {
     for round in 0..3 {

@@ -176,7 +176,7 @@ fn parts(site: &Site) {
     assert_eq!(http.get(&path).is(200).etag(), read.etag());
 }
 
-/// Checksums of an object of two parts, computed with Python: that of the parts' checksums, and that of all bytes. Algorithm, type,
+/// Checksums of an object of two parts, computed with Python: over the parts' checksums, or over all bytes. Algorithm, type,
 /// name of the element, value.
 const CHECKSUMS: [(&str, &str, &str, &str); 3] = [
     (
@@ -208,7 +208,7 @@ fn checksums(site: &Site, (algorithm, kind, element, whole): (&str, &str, &str, 
         (vec![algorithm], vec![kind])
     );
     assert_eq!(listed.all(element).len(), 2, "{}", listed.text());
-    // Other checksums than those of the parts, another type, and another length.
+    // Checksums that the parts don't have, another type, and another length.
     let wrong = parts.replacen(
         "</Part>",
         &format!("<{element}>AAAAAA==</{element}></Part>"),

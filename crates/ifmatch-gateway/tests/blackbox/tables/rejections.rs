@@ -11,7 +11,7 @@ pub(crate) fn add(suite: &mut Suite) {
     suite.case("tables: a merge respects the limits", merge_limit);
 }
 
-fn insert(site: &Site, body: &str, status: u16, code: &str) {
+fn insert_refused(site: &Site, body: &str, status: u16, code: &str) {
     let mut table = Table::new(site);
     table.send("POST", "", &[], body).refused(status, code);
     assert_eq!(
@@ -51,7 +51,7 @@ fn limits(site: &Site) {
             "RequestBodyTooLarge",
         ),
     ] {
-        insert(site, &body, status, code);
+        insert_refused(site, &body, status, code);
     }
 }
 
@@ -72,10 +72,10 @@ fn merge_limit(site: &Site) {
 
 pub(crate) fn add_access(suite: &mut Suite) {
     suite.case("tables: access without a signature", |site| {
-        with(site, None, 401, "NoAuthenticationInformation");
+        listing_refused(site, None, 401, "NoAuthenticationInformation");
     });
     suite.case("tables: access with another scheme", |site| {
-        with(site, Some("Bearer x"), 400, "InvalidAuthenticationInfo");
+        listing_refused(site, Some("Bearer x"), 400, "InvalidAuthenticationInfo");
     });
     for scheme in ["SharedKey", "SharedKeyLite"] {
         suite.case(
@@ -86,7 +86,7 @@ pub(crate) fn add_access(suite: &mut Suite) {
                     site.signer.account(),
                     site.signer.signature("something else")
                 );
-                with(site, Some(&wrong), 403, "AuthenticationFailed");
+                listing_refused(site, Some(&wrong), 403, "AuthenticationFailed");
             },
         );
     }
@@ -103,7 +103,8 @@ pub(crate) fn add_access(suite: &mut Suite) {
     );
 }
 
-fn with(site: &Site, authorization: Option<&str>, status: u16, code: &str) {
+/// Checks that the tables aren't listed for this authorization.
+fn listing_refused(site: &Site, authorization: Option<&str>, status: u16, code: &str) {
     let mut http = site.tables();
     let mut request = http.request("GET", "/Tables", &JSON, b"");
     request.headers_mut().remove("authorization");

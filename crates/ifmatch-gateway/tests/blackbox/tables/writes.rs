@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::http::Reply;
-use crate::races::race;
 use crate::races::winners::until_done;
+use crate::races::{RACERS, race};
 use crate::site::Site;
 use crate::suite::Suite;
 use crate::tables::{ENTITY, JSON, Table};
@@ -207,8 +207,10 @@ fn inserters(site: &Site) {
             .status
             .as_u16()
     };
-    let statuses = race(20, insert);
-    let winners: Vec<usize> = (0..20).filter(|racer| statuses[*racer] == 204).collect();
+    let statuses = race(RACERS, insert);
+    let winners: Vec<usize> = (0..RACERS)
+        .filter(|racer| statuses[*racer] == 204)
+        .collect();
     let [winner] = winners[..] else {
         panic!("{statuses:?}")
     };

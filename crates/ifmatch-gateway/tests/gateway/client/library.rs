@@ -188,6 +188,7 @@ impl Document {
     }
 }
 
+/// Starts a server with this flaw, and returns its documents, too.
 async fn flawed(flaw: Flaw) -> (Server, Documents) {
     let documents = Documents::default();
     let served = Arc::clone(&documents);
@@ -272,7 +273,7 @@ const UNSAFE: [Flaw; 3] = [
 
 /// Without the probe, both of two clients create the lock, or replace the same version of it.
 #[tokio::test]
-async fn a_lock_is_refused_and_not_left_behind() {
+async fn a_lock_on_an_unsafe_server_is_refused_and_not_left_behind() {
     for flaw in UNSAFE {
         let (server, documents) = flawed(flaw).await;
         let (one, other) = (
@@ -292,7 +293,7 @@ async fn a_lock_is_refused_and_not_left_behind() {
 }
 
 #[tokio::test]
-async fn a_document_is_neither_changed_nor_left_behind() {
+async fn a_document_on_an_unsafe_server_is_neither_changed_nor_left_behind() {
     for flaw in UNSAFE {
         let (server, documents) = flawed(flaw).await;
         let before = Bytes::from_static(b"{ \"count\": 1 }");

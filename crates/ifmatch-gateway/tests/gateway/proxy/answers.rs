@@ -10,6 +10,7 @@ use support::Gateway;
 use support::origin::{Origin, ok};
 use support::raw::{self, Case, Connection, exchange};
 
+use super::encrypted::hinting;
 use super::{before, get, is_hit, status};
 use crate::eventually;
 
@@ -59,27 +60,9 @@ fn a_cache_of_size_zero_is_disabled() {
     assert_eq!(origin.asked().len(), 2);
 }
 
-const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nlink: </style.css>; rel=preload\r\nconnection: x-private\r\n\
-     x-private: 1\r\ncontent-length: 100\r\ntrailer: x\r\n\r\n";
-
-/// An origin that sends a hint, and its response when the test allows it.
-fn hinting() -> (Origin, std::sync::mpsc::Sender<()>) {
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = std::sync::Mutex::new(released);
-    let origin = Origin::converse(move |_, stream| {
-        stream.write_all(HINTS.as_bytes()).unwrap();
-        // Fails if the test has failed.
-        let _ = released.lock().unwrap().recv();
-        stream
-            .write_all(ok("cache-control: no-store\r\n", "hello").as_bytes())
-            .unwrap();
-    });
-    (origin, release)
-}
-
 #[test]
 fn a_client_of_http_1_0_gets_no_interim_response() {
-    let (origin, release) = hinting();
+    let (origin, release) = hinting("content-length: 100\r\ntrailer: x\r\n");
     let gateway = before(&origin, &[]);
     let mut client = Connection::open(gateway.address());
     client.send("GET / HTTP/1.0\r\nhost: a\r\n\r\n");

@@ -182,14 +182,14 @@ async fn http_2_clients_get_no_connection_headers() {
     assert!(super::status(&hit).contains("; hit"), "{hit:?}");
 }
 
-/// An origin with three interim responses, and a response when the test allows it.
-fn hinting() -> (Origin, Sender<()>) {
+/// An origin with three interim responses that have these fields, too, and a response when the test allows it.
+pub(super) fn hinting(fields: &'static str) -> (Origin, Sender<()>) {
     let (release, released) = channel::<()>();
     let released = Mutex::new(released);
     let origin = Origin::converse(move |_, stream| {
         for (status, link) in HINTS {
             let hint = format!(
-                "HTTP/1.1 {status} Hint\r\nlink: {link}\r\nconnection: x-private\r\nx-private: 1\r\n\r\n"
+                "HTTP/1.1 {status} Hint\r\nlink: {link}\r\nconnection: x-private\r\nx-private: 1\r\n{fields}\r\n"
             );
             stream.write_all(hint.as_bytes()).unwrap();
         }
@@ -239,7 +239,7 @@ async fn hinted<T: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 
 #[tokio::test]
 async fn http_2_clients_get_hints_before_the_response() {
-    let (origin, release) = hinting();
+    let (origin, release) = hinting("");
     let gateway = before(&origin, &[]);
     hinted(
         TcpStream::connect(gateway.address()).await.unwrap(),
@@ -250,7 +250,7 @@ async fn http_2_clients_get_hints_before_the_response() {
 
 #[tokio::test]
 async fn clients_get_hints_over_tls() {
-    let (origin, release) = hinting();
+    let (origin, release) = hinting("");
     let files = Files::new();
     let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
     let gateway = before(

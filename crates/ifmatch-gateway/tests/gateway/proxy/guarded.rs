@@ -33,12 +33,12 @@ fn forgetful_with(fields: &'static str) -> (Origin, Arc<Mutex<String>>) {
     (origin, document)
 }
 
-fn put(gateway: SocketAddr, tag: &str, content: &str) -> Answer {
+fn put(address: SocketAddr, tag: &str, content: &str) -> Answer {
     let length = content.len();
     let head = format!(
         "PUT /doc HTTP/1.1\r\nhost: example.com\r\nif-match: {tag}\r\ncontent-length: {length}\r\n\r\n"
     );
-    exchange(gateway, head + content)
+    exchange(address, head + content)
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn replaced(mut text: String, pairs: &[(&str, &str)]) -> String {
 }
 
 async fn ask(gateway: &Gateway, files: &[&Files], host: &str, path: &str) -> Answer {
-    let stream = Files::request(files, gateway, host, &["http/1.1"]).await;
+    let stream = Files::connect_to_host(files, gateway, host, &["http/1.1"]).await;
     let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let request = Request::get(path)
