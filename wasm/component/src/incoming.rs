@@ -170,6 +170,7 @@ enum Told {
     Trailers(Option<Trailers>),
 }
 
+/// The outcome of a read, and what the next one takes.
 struct Read {
     result: StreamResult,
     buffer: Vec<u8>,

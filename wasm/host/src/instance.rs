@@ -133,7 +133,7 @@ async fn serve(
     }
 }
 
-/// Fails if the instance traps.
+/// Answers a request. Fails if the instance traps.
 async fn answer(
     accessor: &Accessor<State>,
     service: &Service,

@@ -65,6 +65,7 @@ struct App {
     is_development: bool,
 }
 
+/// The service that the settings choose.
 #[derive(Clone)]
 enum Serving {
     Blobs(BlobService),
@@ -104,7 +105,7 @@ pub(crate) async fn collect(env: &Env) {
     }
 }
 
-/// Returns the retention of a record. Records of blobs expire since R2 has the same state. That of a deleted container
+/// Returns the retention of a record. Records of blobs expire since R2 has the same state. The record of a deleted container
 /// hides the objects of late writes, so [`collect`] removes it along with them.
 fn kept(key: &str) -> Kept {
     if key.starts_with("b/") {

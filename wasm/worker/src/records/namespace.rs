@@ -26,7 +26,7 @@ const LOCATIONS: &[&str] = &[
 const TIMEOUT: u32 = 10_000;
 /// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
 const ATTEMPTS: usize = 3;
-/// The object's name says all there is to say: requests to it need no host.
+/// URL of all requests. Its host is a placeholder: a stub sends them to its object.
 const URL: &str = "https://records.ifmatch/";
 
 /// The Durable Objects of the records, in the jurisdiction and near the location of the settings.
