@@ -122,7 +122,7 @@ test("a writer that waits leaves the requests that are kept for releasing permit
   const release = await held(fetch, "/docs/a", { method: "PUT", body: "first" });
   await set(fetch, "budget", 50);
   assert.equal((await put(fetch, "/docs/a", "second")).status, 503);
-  assert.equal(await set(fetch, "budget", 100_000), 20);
+  assert.equal(await set(fetch, "budget", 100_000), 20, "the reserve is left");
   assert.equal((await release()).status, 200);
 });
 

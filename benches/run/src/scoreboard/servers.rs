@@ -204,6 +204,7 @@ fn proxy(site: &Site<'_>, folder: &Path) -> Result<Started> {
     )
 }
 
+/// Returns the command that prints the gateway's version.
 pub(super) fn version(gateway: &Path) -> String {
     format!("{} --version", gateway.display())
 }
@@ -329,6 +330,7 @@ pub(super) fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
     })
 }
 
+/// Waits until a server listens.
 pub(super) fn started(
     name: &str,
     address: SocketAddr,
