@@ -44,6 +44,7 @@ struct Row {
     keys: usize,
 }
 
+/// What serves a row.
 #[derive(Clone, Copy)]
 enum Server {
     /// A gateway, by its position, and the work of its clients.

@@ -16,7 +16,9 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks};
 
 use crate::Body;
 
+/// A request on its way, as wasmtime takes it.
 type Outgoing = Box<dyn Future<Output = Result<(Response<Body>, Ended), Error>> + Send>;
+/// The end of a request or response, with its error.
 type Ended = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// A plain HTTP server: GET, PUT and DELETE, without tags and conditions. It takes a moment for each write, so that writers

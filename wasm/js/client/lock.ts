@@ -81,6 +81,7 @@ async function acquire(
     if (raw && seen?.etag !== raw.etag) seen = { etag: raw.etag, since: at };
     const end = previous?.held ? seen!.since + previous.ttl_ms : at;
     if (end <= at) {
+      // The first token is the time in microseconds, so that it exceeds those of a lock that was deleted.
       const taken: Lock = { holder, fence: previous ? previous.fence + 1 : Date.now() * 1000, ttl_ms: ttl, held: true };
       const sent = instant();
       try {

@@ -150,12 +150,11 @@ impl App {
         });
         let backing = BackingStore::new(objects.clone())
             .described_by(objects.clone())
-            .with_allowance(subrequests::left);
-        let backing = backing.hashed_by(RuntimeHash::begin);
-        let backing = backing
+            .with_allowance(subrequests::left)
+            .hashed_by(RuntimeHash::begin)
             .with_prefix(settings.prefix.as_str().into())
-            .takes_uploads();
-        let backing = backing.with_container_memory(CONTAINER_MEMORY);
+            .takes_uploads()
+            .with_container_memory(CONTAINER_MEMORY);
         // R2's documentation promises all capabilities.
         let blobs = if settings.leases {
             let records = RecordObjects::open(env).map_err(|error| error.to_string())?;
