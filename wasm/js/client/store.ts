@@ -161,7 +161,7 @@ export class Store {
     }
   }
 
-  /** Returns the outcome of a write, given the document after it, or `undefined` if that doesn't tell, and the same request may be sent again. */
+  /** Returns the outcome of a write, given the document after it, or `undefined` if that doesn't tell: the request may be sent again. */
   #settle(url: string, base: Raw | null, stamp: Stamp | undefined, found: Raw | null, doubt: ClientError | undefined): Written | undefined {
     const told = stamp && fate(stamp, found ? detach(url, found.bytes).stamp : undefined, !base);
     if (told === "current") return { is: "done", now: found };
