@@ -83,7 +83,7 @@ fn traces() -> [(&'static str, Vec<usize>); 4] {
     ]
 }
 
-/// Returns the hits of the cache.
+/// Returns the hits of the cache. Names of equal length make objects of equal size.
 async fn hits(trace: &[usize], room: usize) -> usize {
     let one = layer(1 << 20);
     ask(&one, 1_000_000).await;
@@ -158,7 +158,7 @@ fn optimum(trace: &[usize], room: usize) -> usize {
     hits
 }
 
-/// Returns pseudo-random numbers.
+/// Pseudo-random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {

@@ -85,8 +85,9 @@ impl Number {
         if answer.succeeded {
             return None;
         }
-        let Some(Answer::Range(found)) = answer.responses.into_iter().next()?.answer else {
-            panic!("no value")
+        let found = answer.responses.into_iter().next();
+        let Some(Answer::Range(found)) = found.and_then(|response| response.answer) else {
+            panic!("a transaction that has failed returns no value")
         };
         Some(Read::of(found))
     }
@@ -196,7 +197,7 @@ struct Compare {
     revision: Option<Revision>,
 }
 
-/// Zero if there is no value.
+/// The revision that a key must have. Zero if there must be no value.
 #[derive(Clone, PartialEq, Oneof)]
 enum Revision {
     #[prost(int64, tag = "6")]

@@ -26,6 +26,7 @@ const QUIET: [&str; 8] = [
     "--max-connections-per-client",
     "1000",
 ];
+/// Content of a blob, and of a block that is appended.
 const CONTENT: &[u8] = &[b'x'; 64];
 
 /// A gateway, or two that share a bucket, and the engine with the records.
@@ -67,6 +68,7 @@ impl Work {
 }
 
 impl Gateway {
+    /// Starts all gateways of the table.
     pub(crate) async fn start_each(binary: &str) -> Vec<Self> {
         let postgres = Engine::Postgres.start().await.unwrap().remove(0);
         let etcd = etcd::start(&[]).await;
@@ -314,6 +316,7 @@ fn azure(
     )
 }
 
+/// A client, and what it changes.
 struct Client {
     connection: Connection,
     path: String,

@@ -44,10 +44,12 @@ struct Row {
     keys: usize,
 }
 
+/// What serves a row.
 #[derive(Clone, Copy)]
 enum Server {
     /// A gateway, by its position, and the work of its clients.
     Gateway(usize, Work),
+    /// A peer, by its position.
     Peer(usize),
 }
 
@@ -102,6 +104,7 @@ async fn main() {
     print(&rows, &results, &gateways, &peers);
 }
 
+/// Returns the rows of the table, for these numbers of servers.
 fn rows(gateways: usize, peers: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     for at in 0..gateways {

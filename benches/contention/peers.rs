@@ -22,6 +22,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
+    /// Starts all peers of the table.
     pub(crate) async fn start_each() -> Vec<Self> {
         let postgres = postgres::start(&["max_connections=200"]).await;
         postgres::sql(
@@ -116,11 +117,11 @@ const BLOCK: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 
 /// Encodes a command of Redis.
 fn resp(words: &[&str]) -> String {
-    let words: String = words
+    let strings: String = words
         .iter()
         .map(|word| format!("${}\r\n{word}\r\n", word.len()))
         .collect();
-    format!("*{}\r\n{words}", words.matches('$').count())
+    format!("*{}\r\n{strings}", words.len())
 }
 
 /// Sends a Redis command again and again. Its responses have this number of lines.

@@ -26,8 +26,11 @@ use footprint::{on_disk, resident};
 use subject::Subject;
 
 const ROUNDS: usize = 5;
+/// Numbers of resources.
 const SIZES: [usize; 3] = [1_000, 100_000, 1_000_000];
+/// Reads of a round.
 const READS: usize = 50_000;
+/// Writes of a round.
 const WRITES: usize = 20_000;
 
 fn main() {
@@ -56,12 +59,15 @@ fn main() {
     report(&runtime, "redb", on_disk);
 }
 
-/// A layer with a number of resources, and their footprint.
+/// A layer with a number of resources, and the bytes that each of them takes.
 struct Grown {
     subject: Subject,
     size: usize,
+    /// Memory of its record.
     record: u64,
+    /// Memory of its record and its cached response.
     remembered: u64,
+    /// Disk space of its record, if that is in a file.
     file: Option<u64>,
 }
 
@@ -85,6 +91,7 @@ impl Grown {
         }
     }
 
+    /// Adds the disk space of the register's file.
     fn beside(self, file: &Path) -> Self {
         let bytes = on_disk(file) / self.size as u64;
         Self {

@@ -1,6 +1,6 @@
 //! Medians with their spread, and the Markdown tables of benchmarks.
 
-/// Returns the median of at least one number.
+/// Returns the median of at least one number: of an even count, the larger one in the middle.
 pub fn median(values: &[f64]) -> f64 {
     sorted(values.iter().copied())[values.len() / 2]
 }

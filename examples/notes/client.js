@@ -401,7 +401,7 @@ var Store = class {
       throw new ClientError(error.kind, `${error.message}; what is there now couldn't be read`, error.status, { cause });
     }
   }
-  /** Returns the end of a write, given the document after it, or `undefined` if that doesn't tell, and the same request may be sent again. */
+  /** Returns the outcome of a write, given the document after it, or `undefined` if that doesn't tell: the request may be sent again. */
   #settle(url, base, stamp, found, doubt) {
     const told = stamp && fate(stamp, found ? detach(url, found.bytes).stamp : void 0, !base);
     if (told === "current") return { is: "done", now: found };

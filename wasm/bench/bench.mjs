@@ -9,7 +9,7 @@ import { parseArgs } from "node:util";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { modules } from "../miniflare/modules.mjs";
 import { COMPATIBILITY_DATE, options, urls } from "../miniflare/options.mjs";
-import { ask, median, rate } from "./load.mjs";
+import { ask, cpuTime, median, rate } from "./load.mjs";
 
 const { values } = parseArgs({ options: { modules: { type: "string" }, quick: { type: "boolean", default: false } } });
 const ROUNDS = values.quick ? 3 : 7;
@@ -48,13 +48,6 @@ async function start(name, settings, find) {
   pids[name] = running.find((pid) => !Object.values(pids).includes(pid));
 }
 
-const TICKS = Number(execFileSync("getconf", ["CLK_TCK"]).toString());
-/** Returns the CPU time of a runtime's process in ms. */
-function cpu(name) {
-  const fields = fs.readFileSync(`/proc/${pids[name]}/stat`, "utf8").split(") ")[1].split(" ");
-  return ((Number(fields[11]) + Number(fields[12])) * 1_000) / TICKS;
-}
-
 const direct = (name) => async (runtime) => {
   await runtime.ready;
   return runtime.unsafeGetDirectURL(name);
@@ -66,9 +59,9 @@ async function measure(subjects, connections, count) {
   for (const once of Object.values(subjects)) await rate(connections, Math.ceil(count / 4), once);
   for (let round = 0; round < ROUNDS; round += 1) {
     for (const [name, once] of Object.entries(subjects)) {
-      const before = cpu(name);
+      const before = cpuTime(pids[name]);
       measured[name].rates.push(await rate(connections, count, once));
-      measured[name].cpu.push((cpu(name) - before) / count);
+      measured[name].cpu.push((cpuTime(pids[name]) - before) / count);
     }
   }
   return measured;

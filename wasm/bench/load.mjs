@@ -1,7 +1,9 @@
-// Requests over persistent connections, one at a time on each.
+// Requests over persistent connections, one at a time on each, and what they cost.
+import { execFileSync } from "node:child_process";
+import fs from "node:fs";
 import http from "node:http";
 
-/** One request; the answer is read to its end. */
+/** Sends a request, and reads the answer to its end. */
 export function ask(agent, url, { method = "GET", headers = {}, body } = {}) {
   return new Promise((resolve, reject) => {
     const length = body === undefined ? {} : { "content-length": String(body.length) };
@@ -16,7 +18,7 @@ export function ask(agent, url, { method = "GET", headers = {}, body } = {}) {
   });
 }
 
-/** How many requests a second `connections` clients get done; `once(agent, number of the client)` is a client's request. */
+/** Returns the requests per second of `connections` clients. `once(agent, number of the client)` sends a client's request. */
 export async function rate(connections, count, once) {
   const agent = new http.Agent({ keepAlive: true, maxSockets: connections });
   const begun = process.hrtime.bigint();
@@ -28,6 +30,13 @@ export async function rate(connections, count, once) {
   const seconds = Number(process.hrtime.bigint() - begun) / 1e9;
   agent.destroy();
   return count / seconds;
+}
+
+/** Returns the CPU time of a process in ms, its own and the system's for it. */
+export function cpuTime(pid) {
+  const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
+  const ticks = Number(execFileSync("getconf", ["CLK_TCK"]).toString());
+  return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticks;
 }
 
 export function median(values) {

@@ -18,7 +18,7 @@ const requests = [
   ["conditional DELETE", "DELETE", "/docs/there", { "if-match": "tag" }],
 ];
 
-/** Number of attempts, of which the cheapest counts: an isolate remembers what it read for a second, and a busy machine may take longer. */
+/** Number of attempts, of which the cheapest counts: an isolate remembers a container for five seconds, and a machine may be slower. */
 const ATTEMPTS = 5;
 
 /** Starts an isolate on a state, and returns a function that sends requests. */

@@ -18,8 +18,10 @@ const SETTINGS = {
     if (pathname === "/-/set") return (${SET})(request);
     if (pathname === "/-/cron") return Worker.scheduled(undefined, env).then(() => new Response());
     if (pathname === "/-/keys") return env.BUCKET.list().then(({ objects }) => Response.json(objects.map(({ key }) => key)));
-    if (pathname === "/-/ahead") globalThis.ahead += Number(searchParams.get("ms"));
-    if (pathname === "/-/ahead") return new Response();
+    if (pathname === "/-/ahead") {
+      globalThis.ahead += Number(searchParams.get("ms"));
+      return new Response();
+    }
     if (pathname !== "/-/object") return;
     return env.RECORDS.getByName(searchParams.get("name")).fetch("https://records/" + searchParams.get("do"));
   }`,

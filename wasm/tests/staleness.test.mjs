@@ -5,7 +5,6 @@ import { COUNTING, interposed, start } from "./support.mjs";
 
 // A write directly to the bucket simulates another isolate.
 const AROUND = `async (request, env) => {
-  if (!request.url.endsWith("/-/around")) return;
   const { key, text } = await request.json();
   const written = await env.BUCKET.put(key, text);
   return Response.json(written.httpEtag);

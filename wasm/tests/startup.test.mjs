@@ -6,6 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { Miniflare } from "../miniflare/node_modules/miniflare/dist/src/index.js";
 import { options, urls } from "../miniflare/options.mjs";
+import { cpuTime, median } from "../bench/load.mjs";
 import { FOLDER, ask, folder } from "./support.mjs";
 
 const BUDGET = JSON.parse(fs.readFileSync(path.join(import.meta.dirname, "../budget.json"), "utf8"))["start-up share"];
@@ -34,12 +35,8 @@ async function started(folder) {
     const { blobs: url } = await urls(miniflare);
     await (await ask(url, "/-/health")).text();
     const pid = execFileSync("pgrep", ["-P", String(process.pid), "workerd"]).toString().trim();
-    const fields = fs.readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1].split(" ");
-    const ticks = Number(execFileSync("getconf", ["CLK_TCK"]).toString());
-    return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticks;
+    return cpuTime(pid);
   } finally {
     await miniflare.dispose();
   }
 }
-
-const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];

@@ -22,7 +22,7 @@ pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     let server = etcd::start(&[]).await;
     let register = Engine::Etcd.connect(&server.url()).await?;
     drop(Clients::load(&register, 0, KEYS, 64).await?);
-    // A register of its own for each client: no two calls share a transaction.
+    // A register of its own for each of at most 256 clients: no two calls share a transaction.
     let mut alone: Vec<Arc<dyn Register>> = Vec::new();
     for _ in 0..256 {
         let register = Engine::Etcd.connect(&server.url()).await?;

@@ -23,7 +23,7 @@ const PROCESSES: [(usize, usize); 2] = [(1, 64), (8, 64)];
 
 pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     let servers = Engine::Postgres.start().await?;
-    let server = servers.first().ok_or("a server")?;
+    let server = servers.first().ok_or("PostgreSQL has no server")?;
     let register = Engine::Postgres.connect(&server.url()).await?;
     drop(Clients::load(&register, 0, KEYS, 64).await?);
     postgres::sql(

@@ -20,7 +20,7 @@ const SCRIPT: &str = "local found = redis.call('GET', KEYS[1]) \
 
 pub(super) async fn measure(plan: Plan, table: &mut Table) -> Result {
     let servers = Engine::Redis.start().await?;
-    let server = servers.first().ok_or("a server")?;
+    let server = servers.first().ok_or("Redis has no server")?;
     let register = Engine::Redis.connect(&server.url()).await?;
     drop(Clients::load(&register, 0, KEYS, 64).await?);
     for round in 0..plan.rounds {

@@ -32,13 +32,12 @@ impl Table {
         println!("|---|---|---|---|---|");
         for (name, rounds) in &self.rows {
             let show = |value: fn(&Round) -> f64, digits| known(rounds.iter().map(value), digits);
-            let times = (show(|round| round.median, 2), show(|round| round.slow, 2));
             println!(
                 "| {name} | {} | {} | {} | {} |",
                 show(|round| round.rate / 1e3, 1),
                 show(|round| round.cpu, 1),
-                times.0,
-                times.1
+                show(|round| round.median, 2),
+                show(|round| round.slow, 2)
             );
         }
         println!("\n| ratio of calls/s, round by round | |\n|---|---|");

@@ -99,7 +99,8 @@ pub(super) async fn in_processes(
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let mut lines = BufReader::new(child.stdout.take().ok_or("a pipe")?).lines();
+        let output = child.stdout.take().ok_or("a process has no output")?;
+        let mut lines = BufReader::new(output).lines();
         lines.next_line().await?.ok_or("a process has ended")?;
         children.push((child, lines));
     }
@@ -108,14 +109,16 @@ pub(super) async fn in_processes(
         child
             .stdin
             .take()
-            .ok_or("a pipe")?
+            .ok_or("a process has no input")?
             .write_all(b"go\n")
             .await?;
     }
     let mut total = Counted::default();
     for (mut child, mut lines) in children {
         let line = lines.next_line().await?.ok_or("a process has ended")?;
-        let (swaps, seconds) = line.split_once(' ').ok_or("two numbers")?;
+        let (swaps, seconds) = line
+            .split_once(' ')
+            .ok_or_else(|| format!("a process prints {line:?} in place of two numbers"))?;
         total.calls += swaps.parse::<f64>()?;
         total.seconds = total.seconds.max(seconds.parse()?);
         child.wait().await?;
@@ -142,13 +145,15 @@ impl Clients {
                 let mut records = Vec::with_capacity(share);
                 for number in 0..share {
                     let key = Key::new(format!("bench/{:05}", first + client * share + number))?;
-                    let found = register.load(&key).await?;
-                    let record = found.clone().unwrap_or_else(|| after(&Record::absent()));
-                    if found.is_none() {
+                    let record = if let Some(record) = register.load(&key).await? {
+                        record
+                    } else {
+                        let record = after(&Record::absent());
                         register
                             .compare_and_swap(&key, Revision::NONE, Some(&record))
                             .await?;
-                    }
+                        record
+                    };
                     records.push((key, record));
                 }
                 Result::<_>::Ok(records)
@@ -238,6 +243,7 @@ impl Operation {
 
 /// Returns the next version of a record.
 fn after(before: &Record) -> Record {
+    // The rest of the encoded record takes about 80 bytes.
     let payload = vec![7; RECORD - 80];
     let content = Content::Hashed {
         hash: ContentHash::of(b"content"),

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::peers::{NGINX_TOOL, VARNISH_TOOL};
 use crate::rounds::{self, Measured};
-use crate::subject::{CLIENT_CORE, Row, Subject, TWO_CORES};
+use crate::subject::{CLIENT_CORE, Row, Subject, TWO_CORES, WRK};
 use crate::{caches, programs, report, scenarios};
 use xtask::Result;
 use xtask::command::Run;
@@ -19,36 +19,24 @@ use xtask::step::Tool;
 use xtask::workspace::Workspace;
 
 const TOOLS: &[Tool] = &[
-    Tool {
-        name: "wrk",
-        probe: &["which", "wrk"],
-        install: INSTALL,
-    },
-    Tool {
-        name: "nginx",
-        probe: &["nginx", "-v"],
-        install: INSTALL,
-    },
-    Tool {
-        name: "Varnish",
-        probe: &["varnishd", "-V"],
-        install: INSTALL,
-    },
+    WRK,
+    NGINX_TOOL,
+    VARNISH_TOOL,
     Tool {
         name: "Traffic Server",
         probe: &["traffic_server", "--version"],
-        install: INSTALL,
+        install: "apt-get install -y trafficserver",
     },
     Tool {
         name: "CMake",
         probe: &["cmake", "--version"],
-        install: INSTALL,
+        install: "apt-get install -y cmake",
     },
     TWO_CORES,
 ];
-const INSTALL: &str = "apt-get install -y wrk nginx-light varnish trafficserver cmake";
 
-const ROWS: &[Row] = &[
+/// The measured requests.
+pub(crate) const ROWS: &[Row] = &[
     Row {
         name: "304",
         file: "1k",

@@ -7,6 +7,20 @@ use std::path::Path;
 use crate::subject::{Row, Subject};
 use xtask::Result;
 use xtask::command::Run;
+use xtask::step::Tool;
+
+/// nginx, as Debian packages it.
+pub(crate) const NGINX_TOOL: Tool = Tool {
+    name: "nginx",
+    probe: &["nginx", "-v"],
+    install: "apt-get install -y nginx-light",
+};
+/// Varnish, as Debian packages it.
+pub(crate) const VARNISH_TOOL: Tool = Tool {
+    name: "Varnish",
+    probe: &["varnishd", "-V"],
+    install: "apt-get install -y varnish",
+};
 
 /// One worker, no log, files by sendfile, connections never closed after a number of requests.
 const NGINX: &str = "\

@@ -90,7 +90,7 @@ impl Measured {
         self.names
             .iter()
             .position(|known| *known == name)
-            .ok_or_else(|| "a ratio of unknown servers".into())
+            .ok_or_else(|| format!("there is no server {name} to compare with").into())
     }
 
     /// Prints the rates, the costs, and the ratios of these pairs.

@@ -22,6 +22,9 @@ const S3: &str = "gateway, S3";
 const S3S_FS: &str = "s3s-fs";
 const MOTO: &str = "moto";
 
+/// The access key and the secret key of s3s-fs.
+const S3S_FS_KEYS: (&str, &str) = ("key", "secret");
+
 /// Compared pairs.
 const RATIOS: &[(&str, &str)] = &[(S3, PLAIN), (S3, S3S_FS), (S3, MOTO)];
 /// Name of each row, and the word of benches/s3 for it.
@@ -45,7 +48,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool, deadline: Instant) -> Resu
                 "s3"
             };
             let (key, secret) = if subject.name() == S3S_FS {
-                ("key", "secret")
+                S3S_FS_KEYS
             } else {
                 (ACCOUNT, KEY)
             };
@@ -105,7 +108,8 @@ fn start(workspace: &Workspace, dir: &Path, deadline: Instant) -> Result<Vec<Sub
     let filesystem = |run: Run, address: SocketAddr| {
         let (host, port) = (address.ip().to_string(), address.port().to_string());
         let run = run.args([&s3s_fs]).args(["--host", &host, "--port", &port]);
-        run.args(["--access-key", "key", "--secret-key", "secret", "files"])
+        let (key, secret) = S3S_FS_KEYS;
+        run.args(["--access-key", key, "--secret-key", secret, "files"])
     };
     let python = sdk::python(
         &context,

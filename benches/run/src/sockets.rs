@@ -4,54 +4,19 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::exchange::Answer;
+use crate::peers::{NGINX_TOOL, VARNISH_TOOL};
 use crate::rounds::{self, Measured};
-use crate::subject::{Row, Subject, TWO_CORES};
-use crate::{peers, programs};
+use crate::subject::{Row, Subject, TWO_CORES, WRK};
+use crate::{cache, peers, programs};
 use xtask::Result;
 use xtask::command::Run;
 use xtask::step::Tool;
 use xtask::workspace::Workspace;
 
-const TOOLS: &[Tool] = &[
-    Tool {
-        name: "wrk",
-        probe: &["which", "wrk"],
-        install: INSTALL,
-    },
-    Tool {
-        name: "nginx",
-        probe: &["nginx", "-v"],
-        install: INSTALL,
-    },
-    Tool {
-        name: "Varnish",
-        probe: &["varnishd", "-V"],
-        install: INSTALL,
-    },
-    TWO_CORES,
-];
-const INSTALL: &str = "apt-get install -y wrk nginx-light varnish";
+const TOOLS: &[Tool] = &[WRK, NGINX_TOOL, VARNISH_TOOL, TWO_CORES];
 
-const ROWS: &[Row] = &[
-    Row {
-        name: "304",
-        file: "1k",
-        len: 1024,
-        revalidates: true,
-    },
-    Row {
-        name: "200, 1 KiB",
-        file: "1k",
-        len: 1024,
-        revalidates: false,
-    },
-    Row {
-        name: "200, 64 KiB",
-        file: "64k",
-        len: 65_536,
-        revalidates: false,
-    },
-];
+/// A 304, and a 200 of 1 KiB and of 64 KiB.
+const ROWS: &[Row] = cache::ROWS.split_at(3).0;
 
 const GATEWAY: &str = "gateway";
 const GATEWAY_TWIN: &str = "hyper, gateway's fields";

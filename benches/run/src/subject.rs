@@ -19,6 +19,13 @@ pub(crate) const TWO_CORES: Tool = Tool {
     install: "a machine with two cores",
 };
 
+/// The program that puts load on servers.
+pub(crate) const WRK: Tool = Tool {
+    name: "wrk",
+    probe: &["which", "wrk"],
+    install: "apt-get install -y wrk",
+};
+
 /// A request to every server.
 pub(crate) struct Row {
     /// Name in the table.

@@ -19,9 +19,9 @@ pub(crate) async fn pass(request: types::Request) -> Result<types::Response, Fai
 
 /// The guest, as a service.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Inner;
+pub(crate) struct GuestService;
 
-impl<B: outgoing::OutgoingBody> tower::Service<Request<B>> for Inner {
+impl<B: outgoing::OutgoingBody> tower::Service<Request<B>> for GuestService {
     type Response = Response<Incoming<types::Response>>;
     type Error = FailedRequest;
     type Future =

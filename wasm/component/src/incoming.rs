@@ -151,26 +151,27 @@ struct Length {
 enum IncomingState<M> {
     /// Nothing was read.
     Untouched(M),
-    Open(Open),
+    Open(OpenBody),
     Ended,
 }
 
 /// A body that is being read.
-struct Open {
+struct OpenBody {
     /// The next read, or `None` after the end of the stream.
-    reading: Option<Pin<Box<dyn Future<Output = Read> + Send>>>,
-    result: Told,
+    reading: Option<Pin<Box<dyn Future<Output = ReadChunk> + Send>>>,
+    result: Ending,
     /// Says on drop that the body could be used.
     _handled: FutureWriter<Result<(), ErrorCode>>,
 }
 
-/// A result that is told once.
-enum Told {
+/// How a body ends. Its writer tells that once.
+enum Ending {
     NotYet(Pin<Box<dyn Future<Output = BodyEnd> + Send>>),
     Trailers(Option<Trailers>),
 }
 
-struct Read {
+/// The outcome of a read, and what the next one takes.
+struct ReadChunk {
     result: StreamResult,
     buffer: Vec<u8>,
     stream: StreamReader<u8>,
@@ -199,13 +200,13 @@ impl<M: Message> Incoming<M> {
         }
     }
 
-    fn open(&mut self) -> Option<&mut Open> {
+    fn open(&mut self) -> Option<&mut OpenBody> {
         if let Some(message) = self.take_untouched() {
             let (handled, reader) = wit_future::new(|| Ok(()));
             let (stream, result) = message.open(reader);
             let reading = Some(read(stream, Vec::new()));
-            let result = Told::NotYet(Box::pin(result.into_future()));
-            self.state = IncomingState::Open(Open {
+            let result = Ending::NotYet(Box::pin(result.into_future()));
+            self.state = IncomingState::Open(OpenBody {
                 reading,
                 result,
                 _handled: handled,
@@ -239,14 +240,15 @@ impl<M: Message> Incoming<M> {
     }
 }
 
+/// Starts to read the next bytes into a buffer.
 fn read(
     mut stream: StreamReader<u8>,
     mut buffer: Vec<u8>,
-) -> Pin<Box<dyn Future<Output = Read> + Send>> {
+) -> Pin<Box<dyn Future<Output = ReadChunk> + Send>> {
     Box::pin(async move {
         buffer.reserve(FRAME);
         let (result, buffer) = stream.read(buffer).await;
-        Read {
+        ReadChunk {
             result,
             buffer,
             stream,
@@ -254,13 +256,13 @@ fn read(
     })
 }
 
-impl Open {
+impl OpenBody {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ErrorCode>>> {
         while let Some(reading) = &mut self.reading {
-            let Poll::Ready(Read {
+            let Poll::Ready(ReadChunk {
                 result,
                 mut buffer,
                 stream,
@@ -278,14 +280,14 @@ impl Open {
             }
         }
         // While the stream is open, too: see above.
-        if let Told::NotYet(told) = &mut self.result {
+        if let Ending::NotYet(told) = &mut self.result {
             match ready!(told.as_mut().poll(cx)) {
-                Ok(trailers) => self.result = Told::Trailers(trailers),
+                Ok(trailers) => self.result = Ending::Trailers(trailers),
                 Err(code) => return Poll::Ready(Some(Err(code))),
             }
         }
         match &mut self.result {
-            Told::Trailers(trailers) if self.reading.is_none() => {
+            Ending::Trailers(trailers) if self.reading.is_none() => {
                 let trailers = trailers
                     .take()
                     .map(|trailers| HeaderMap::try_from(trailers).map(Frame::trailers));

@@ -106,11 +106,11 @@ impl Register for RemoteRegister {
     }
 }
 
-/// No register. Reads do without one, and a guarded write fails.
-pub(crate) struct Nowhere;
+/// The lack of a register. Reads do without one, and a guarded write fails.
+pub(crate) struct NoRegister;
 
 #[async_trait]
-impl Register for Nowhere {
+impl Register for NoRegister {
     async fn load(&self, _: &Key) -> Result<Option<Record>, RegisterError> {
         Err(RegisterErrorKind::Unavailable.into())
     }

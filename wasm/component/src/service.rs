@@ -14,10 +14,10 @@ use wasip3::cli::environment;
 use wasip3::http::types;
 
 use crate::failed::FailedRequest;
-use crate::guest::{self, Inner};
+use crate::guest::{self, GuestService};
 use crate::log;
-use crate::register::{Nowhere, RemoteRegister};
-use crate::settings::{ComponentSettings, Records, Unusable};
+use crate::register::{NoRegister, RemoteRegister};
+use crate::settings::{ComponentSettings, Records, UnusableSettings};
 use crate::{incoming, outgoing};
 
 /// The guest with conditional requests.
@@ -25,12 +25,12 @@ use crate::{incoming, outgoing};
 pub(crate) struct Service {
     settings: &'static ComponentSettings,
     /// For reads. Without a register that all instances share, it remembers nothing: another instance's write would go unnoticed.
-    reads: ConditionalService<Inner>,
-    writes: ConditionalService<Inner>,
+    reads: ConditionalService<GuestService>,
+    writes: ConditionalService<GuestService>,
 }
 
 /// The service of this instance, or why there is none.
-static SERVICE: LazyLock<Result<Service, Unusable>> = LazyLock::new(|| {
+static SERVICE: LazyLock<Result<Service, UnusableSettings>> = LazyLock::new(|| {
     log::begin();
     let variables = environment::get_environment();
     let get = |name: &str| {
@@ -45,7 +45,7 @@ static SERVICE: LazyLock<Result<Service, Unusable>> = LazyLock::new(|| {
 
 impl Service {
     /// Returns the service of this instance.
-    pub(crate) fn configured() -> Result<Self, Unusable> {
+    pub(crate) fn configured() -> Result<Self, UnusableSettings> {
         SERVICE.clone()
     }
 
@@ -68,18 +68,18 @@ impl Service {
             }
             builder
         };
-        let unshared = || builder().register(Nowhere).build().layer(Inner);
+        let unshared = || builder().register(NoRegister).build().layer(GuestService);
         let (reads, writes) = match &settings.records {
             Records::None => {
                 let both = unshared();
                 (both.clone(), both)
             }
-            Records::Instance => (unshared(), builder().build().layer(Inner)),
+            Records::Instance => (unshared(), builder().build().layer(GuestService)),
             Records::Remote(address) => {
                 let both = builder()
                     .register(RemoteRegister::new(address.clone()))
                     .build()
-                    .layer(Inner);
+                    .layer(GuestService);
                 (both.clone(), both)
             }
         };

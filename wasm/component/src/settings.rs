@@ -59,13 +59,13 @@ pub enum Records {
 /// A setting is invalid. The message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unusable(String);
+pub struct UnusableSettings(String);
 
 impl ComponentSettings {
     /// Reads the settings.
     ///
     /// # Errors
-    /// [`Unusable`] names the variable, and shows no secret.
+    /// [`UnusableSettings`] names the variable, and shows no secret.
     ///
     /// ```
     /// use ifmatch_component::settings::ComponentSettings;
@@ -73,7 +73,7 @@ impl ComponentSettings {
     /// let error = ComponentSettings::read(|name| (name == "IFMATCH_HASH_LIMIT").then(|| "1 MiB".into())).unwrap_err();
     /// assert!(error.to_string().starts_with("IFMATCH_HASH_LIMIT"));
     /// ```
-    pub fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
+    pub fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, UnusableSettings> {
         let set = |name: &str| {
             set(name)
                 .map(|value| value.trim().to_owned())
@@ -82,11 +82,11 @@ impl ComponentSettings {
         let flag = |name: &str| match set(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
-            Some(_) => Err(Unusable(format!("{name} must be true or false"))),
+            Some(_) => Err(UnusableSettings(format!("{name} must be true or false"))),
         };
         let number = |name: &str, unit: &str, least: u64, most: u64| {
             let wrong = || {
-                Unusable(format!(
+                UnusableSettings(format!(
                     "{name} must be a number of {unit} from {least} to {most}"
                 ))
             };
@@ -106,7 +106,7 @@ impl ComponentSettings {
         let authoritative = flag("IFMATCH_AUTHORITATIVE")?;
         if authoritative && !matches!(records, Records::Remote(_)) {
             let what = "IFMATCH_AUTHORITATIVE needs the URL of a register in IFMATCH_REGISTER, which all instances share";
-            return Err(Unusable(what.to_owned()));
+            return Err(UnusableSettings(what.to_owned()));
         }
         let mut key = PathKey::new();
         if flag("IFMATCH_IGNORE_CASE")? {
@@ -145,37 +145,39 @@ impl ComponentSettings {
     }
 }
 
-fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, Unusable> {
+fn records(register: Option<&str>, token: Option<&str>) -> Result<Records, UnusableSettings> {
     let records = match register {
         None => Records::None,
         Some("instance") => Records::Instance,
         Some(url) => {
             let address: Address = url.parse().map_err(|error| {
-                Unusable(format!(
+                UnusableSettings(format!(
                     "IFMATCH_REGISTER must be the URL of a folder on an ifmatch gateway, or `instance`: {error}"
                 ))
             })?;
             let address = token.map_or(Ok(address.clone()), |token| address.with_token(token));
             Records::Remote(
-                address.map_err(|error| Unusable(format!("IFMATCH_REGISTER_TOKEN: {error}")))?,
+                address.map_err(|error| {
+                    UnusableSettings(format!("IFMATCH_REGISTER_TOKEN: {error}"))
+                })?,
             )
         }
     };
     match (&records, token) {
-        (Records::None | Records::Instance, Some(_)) => Err(Unusable(
+        (Records::None | Records::Instance, Some(_)) => Err(UnusableSettings(
             "IFMATCH_REGISTER_TOKEN needs the URL of a register in IFMATCH_REGISTER".to_owned(),
         )),
         _ => Ok(records),
     }
 }
 
-fn paths(text: Option<&str>) -> Result<Vec<String>, Unusable> {
+fn paths(text: Option<&str>) -> Result<Vec<String>, UnusableSettings> {
     let prefixes = text.into_iter().flat_map(|text| text.split(','));
     prefixes
         .map(str::trim)
         .map(|prefix| {
             let wrong = || {
-                Unusable(format!(
+                UnusableSettings(format!(
                     "IFMATCH_PATHS: `{prefix}` doesn't begin with a slash"
                 ))
             };

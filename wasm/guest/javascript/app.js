@@ -11,6 +11,7 @@ export const handler = {
     const path = request.getPathWithQuery() ?? "/";
     switch (request.getMethod().tag) {
       case "put": {
+        // A part must not replace the whole (RFC 9110 §14.5).
         if (request.getHeaders().has("content-range")) return answer(400);
         const received = await content(request);
         if (received === undefined) return answer(400);
@@ -24,7 +25,7 @@ export const handler = {
       case "head":
         return notes.has(path) ? answer(200, notes.get(path)) : answer(404);
       default:
-        return answer(405);
+        return answer(501);
     }
   },
 };

@@ -15,7 +15,7 @@ class Handler(exports.Handler):
     async def handle(self, request: Request) -> Response:
         path = request.get_path_with_query() or "/"
         match request.get_method():
-            # RFC 9110, section 14.5: a part must not replace the whole.
+            # A part must not replace the whole (RFC 9110 §14.5).
             case Method_Put() if request.get_headers().has("content-range"):
                 return answer(400)
             case Method_Put():

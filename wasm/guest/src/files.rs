@@ -8,7 +8,7 @@ use wasip3::filesystem::types::{Descriptor, DescriptorFlags, ErrorCode, OpenFlag
 use wasip3::http_compat::IncomingRequestBody;
 use wasip3::wit_stream;
 
-/// GET and PUT of the file with this name. A reader may see a part of a write.
+/// Answers a GET or PUT of the file with this name. A reader may see a part of a write.
 pub(crate) async fn answer(
     method: &Method,
     name: &str,

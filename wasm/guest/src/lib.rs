@@ -98,6 +98,7 @@ async fn stored(
     request: http::Request<IncomingRequestBody>,
 ) -> Result<http::Response<AnyBody>, ErrorCode> {
     let (head, body) = request.into_parts();
+    // A part must not replace the whole (RFC 9110 §14.5).
     if head.headers.contains_key(http::header::CONTENT_RANGE) {
         return Ok(empty(StatusCode::BAD_REQUEST));
     }

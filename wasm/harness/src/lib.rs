@@ -54,6 +54,7 @@ pub fn run(tests: &[&TestDescAndFn]) {
     ));
 }
 
+/// Runs a test. Returns `true` if it ends as it should.
 fn passes(test: &TestDescAndFn) -> bool {
     log(&format!("test {}", test.desc.name));
     let TestFn::StaticTestFn(body) = &test.testfn else {

@@ -37,7 +37,7 @@ pub struct Instance {
 impl Instance {
     pub(crate) fn start(
         engine: &Engine,
-        service: Arc<ServicePre<State>>,
+        service: Arc<ServicePre<HostState>>,
         network: Network,
         variables: &[(&str, &str)],
     ) -> Self {
@@ -51,7 +51,7 @@ impl Instance {
         let (http, table) = (WasiHttpCtx::new(), ResourceTable::new());
         let mut store = Store::new(
             engine,
-            State {
+            HostState {
                 wasi,
                 http,
                 table,
@@ -117,7 +117,7 @@ impl Instance {
 
 /// Takes requests until the instance has trapped or all its clients have gone.
 async fn serve(
-    accessor: &Accessor<State>,
+    accessor: &Accessor<HostState>,
     service: &Service,
     mut taken: mpsc::UnboundedReceiver<(Request<Body>, oneshot::Sender<Reply>)>,
 ) -> wasmtime::Result<()> {
@@ -133,9 +133,9 @@ async fn serve(
     }
 }
 
-/// Fails if the instance traps.
+/// Answers a request. Fails if the instance traps.
 async fn answer(
-    accessor: &Accessor<State>,
+    accessor: &Accessor<HostState>,
     service: &Service,
     request: Request<Body>,
     tell: oneshot::Sender<Reply>,
@@ -152,7 +152,7 @@ async fn answer(
 }
 
 /// The state of an instance outside of it.
-pub struct State {
+pub struct HostState {
     wasi: WasiCtx,
     http: WasiHttpCtx,
     table: ResourceTable,
@@ -180,7 +180,7 @@ impl ResourceLimiter for Memory {
     }
 }
 
-impl WasiView for State {
+impl WasiView for HostState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView {
             ctx: &mut self.wasi,
@@ -189,7 +189,7 @@ impl WasiView for State {
     }
 }
 
-impl WasiHttpView for State {
+impl WasiHttpView for HostState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView {
             hooks: &mut self.network,

@@ -33,7 +33,7 @@ pub const LIMIT: Duration = Duration::from_mins(1);
 #[derive(Clone)]
 pub struct Compiled {
     engine: Engine,
-    service: Arc<ServicePre<instance::State>>,
+    service: Arc<ServicePre<instance::HostState>>,
 }
 
 /// Plugs a guest into the socket that a middleware imports, as `wac plug` does.

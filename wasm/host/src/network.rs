@@ -16,20 +16,24 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiHttpHooks};
 
 use crate::Body;
 
+/// A request on its way, as wasmtime takes it.
 type Outgoing = Box<dyn Future<Output = Result<(Response<Body>, Ended), Error>> + Send>;
+/// The end of a request or response, with its error.
 type Ended = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 /// A plain HTTP server: GET, PUT and DELETE, without tags and conditions. It takes a moment for each write, so that writers
 /// overlap.
 #[derive(Clone, Debug, Default)]
-pub struct Notes(Arc<Kept>);
+pub struct Notes(Arc<StoredNotes>);
 
+/// The state of [`Notes`].
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredNotes {
     /// All versions of each note, the newest last. `None` is a deletion.
     versions: Mutex<HashMap<String, Vec<Option<Bytes>>>>,
     /// Each write that has arrived and isn't done has a clone.
     arrived: Arc<()>,
+    /// Locked for writing while writes are held.
     gate: Arc<RwLock<()>>,
 }
 

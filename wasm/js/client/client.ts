@@ -23,10 +23,10 @@ export interface Absent {
   value: undefined;
 }
 
-/** The end of a save. */
+/** The outcome of a save. */
 export type Saved<T> = { outcome: "saved"; version: Found<T> } | Unsaved<T>;
 
-/** The end of a removal. */
+/** The outcome of a removal. */
 export type Removed<T> = { outcome: "removed" } | Unsaved<T, undefined>;
 
 /** A save that another one preceded or followed: merge `mine` and `theirs`, as seen from `base`, and save the result over `theirs`. */

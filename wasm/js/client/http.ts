@@ -45,6 +45,7 @@ export interface Answer {
   retryAfter: number;
 }
 
+/** Sends requests, and names the header fields of each. */
 export interface Sender {
   fetch: (url: string, init: RequestInit) => Promise<Response>;
   headers: (method: string, url: string) => HeadersInit | undefined | Promise<HeadersInit | undefined>;

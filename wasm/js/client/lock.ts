@@ -24,6 +24,7 @@ export interface Held {
   readonly lost: boolean;
 }
 
+/** The content of the document, in the form of the Rust library. */
 interface Lock {
   holder: string;
   fence: number;
@@ -33,10 +34,12 @@ interface Lock {
 
 /** Milliseconds for a release. */
 const RELEASE = 10_000;
-/** Milliseconds to wait for a response that shows the lock, and then before another attempt. */
+/** Milliseconds to wait for a response that shows the lock. */
 const ANSWER = 10_000;
+/** Milliseconds between two such waits. */
 const AGAIN = 1000;
 
+/** Acquires the lock, does the work, and releases the lock. */
 export async function lock<R>(store: Store, url: string, work: (held: Held) => R | Promise<R>, options: LockOptions): Promise<R> {
   const { ttl = 30_000, wait = Infinity, holder = "", signal } = options;
   if (!(ttl >= 3000)) throw new RangeError("a lock's ttl is at least 3000 milliseconds");
@@ -53,6 +56,7 @@ export async function lock<R>(store: Store, url: string, work: (held: Held) => R
   }
 }
 
+/** Error of work whose lock is lost. */
 export const gone = (url: string) => new ClientError("lost", `${url}: the lock is lost, or a later holder has written: its work must not continue`);
 
 /** Waits until the lock can be taken, and takes it. */
@@ -77,6 +81,7 @@ async function acquire(
     if (raw && seen?.etag !== raw.etag) seen = { etag: raw.etag, since: at };
     const end = previous?.held ? seen!.since + previous.ttl_ms : at;
     if (end <= at) {
+      // The first token is the time in microseconds, so that it exceeds those of a lock that was deleted.
       const taken: Lock = { holder, fence: previous ? previous.fence + 1 : Date.now() * 1000, ttl_ms: ttl, held: true };
       const sent = instant();
       try {
@@ -188,9 +193,10 @@ function record(url: string, raw: Raw): Lock {
 
 const isUnknown = (error: unknown) => error instanceof ClientError && error.kind === "unknown";
 
-/** Time by which a holder ends its work before its time to live is over. */
+/** Milliseconds by which a holder ends its work before its time to live is over. */
 const margin = (ttl: number) => Math.max(1000, ttl / 10);
 
+/** A moment on two clocks: one that is never set, and the time of day. */
 interface Instant {
   clock: number;
   day: number;
@@ -198,5 +204,5 @@ interface Instant {
 
 const instant = (): Instant => ({ clock: now(), day: Date.now() });
 
-/** Some systems stop one clock while they sleep, and people set the other. */
+/** Returns the milliseconds since a moment. Some systems stop one clock while they sleep, and people set the other. */
 const since = ({ clock, day }: Instant) => Math.max(now() - clock, Date.now() - day);

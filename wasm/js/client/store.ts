@@ -18,7 +18,7 @@ export interface Change {
   stamp?: Stamp;
 }
 
-/** The end of a write, and the document then. */
+/** The outcome of a write, and the document then. */
 export interface Written {
   is: "done" | "superseded" | "conflict" | "unknown";
   now: Raw | null;
@@ -26,14 +26,16 @@ export interface Written {
   error?: ClientError;
 }
 
-/** Looks at a document whose tag is weak, and milliseconds between them: Apache's is weak for a second after a write. */
+/** Repeated reads of a document whose tag is weak: Apache's is weak for a second after a write. */
 const LOOKS = 12;
+/** Milliseconds between two of these reads. */
 const LOOK = 250;
 /** Attempts without a pause, as long as the server answers reads. */
 const RESENDS = 3;
 /** Versions that a probe is sent for, while others replace them. */
 const PROBES = 5;
 
+/** The documents of one client: copies of those that it has read, and the folders whose server honours conditions. */
 export class Store {
   readonly #copies = new Map<string, Raw>();
   readonly #proven = new Set<string>();
@@ -159,7 +161,7 @@ export class Store {
     }
   }
 
-  /** Returns the end of a write, given the document after it, or `undefined` if that doesn't tell, and the same request may be sent again. */
+  /** Returns the outcome of a write, given the document after it, or `undefined` if that doesn't tell: the request may be sent again. */
   #settle(url: string, base: Raw | null, stamp: Stamp | undefined, found: Raw | null, doubt: ClientError | undefined): Written | undefined {
     const told = stamp && fate(stamp, found ? detach(url, found.bytes).stamp : undefined, !base);
     if (told === "current") return { is: "done", now: found };

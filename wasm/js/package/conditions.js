@@ -78,7 +78,7 @@ function date(text) {
 async function withTag(response, method, maxLength) {
   const { status, headers, body } = response;
   const isWhole = status === 200 && !headers.has("content-range");
-  // The bytes of a coded body are those of one coding only, and the end of a stream of events is too far.
+  // A coded body's bytes belong to one coding only, and a stream of events hardly ever ends.
   const isPlain = !headers.has("content-encoding") && !headers.get("content-type")?.startsWith("text/event-stream");
   // A HEAD without a body says nothing about the bytes.
   const isKnown = body !== null || method === "GET";

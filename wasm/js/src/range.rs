@@ -78,6 +78,9 @@ pub fn select_range(
     Ok(selection?.unchecked_into())
 }
 
+/// 2^53: from here on, JavaScript's numbers leave out whole numbers.
+const INEXACT: f64 = 9_007_199_254_740_992.0;
+
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -85,9 +88,8 @@ pub fn select_range(
 )]
 fn length(sent: &JsValue) -> Result<u64, JsValue> {
     let length = Reflect::get(sent, &"length".into())?.as_f64();
-    let whole = length.filter(|length| {
-        *length >= 0.0 && *length < 9_007_199_254_740_992.0 && length.fract() == 0.0
-    });
+    let whole =
+        length.filter(|length| *length >= 0.0 && *length < INEXACT && length.fract() == 0.0);
     whole
         .map(|length| length as u64)
         .ok_or_else(|| invalid("length is a whole number of bytes"))

@@ -182,7 +182,6 @@ for (const [name, adapt] of Object.entries(ADAPTERS)) {
     const text = "a".repeat(40) + "b".repeat(24);
     assert.deepEqual([found.headers.get("etag"), await found.text()], [tag(text), text]);
   });
-
 }
 
 for (const [name, adapt] of Object.entries(WRITERS)) {

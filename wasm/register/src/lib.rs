@@ -23,6 +23,7 @@ use worker::{Context, Env, HttpRequest, Result, Url, event};
 /// The Durable Object class.
 pub use ifmatch_worker::Records;
 
+/// Status and body of a response.
 type Answer = (StatusCode, Vec<u8>);
 
 #[event(start)]

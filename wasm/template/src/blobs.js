@@ -10,6 +10,8 @@ const KEPT = {
   contentDisposition: "content-disposition",
   cacheControl: "cache-control",
 };
+/** Prefix of the header fields of metadata. */
+const META = "x-meta-";
 /** RFC 9110 §8.8.3. */
 const TAGS = /^\s*(\*|(W\/)?"[\x21\x23-\x7e\x80-\xff]*"(\s*,\s*(W\/)?"[\x21\x23-\x7e\x80-\xff]*")*)\s*$/;
 /** Refusals that a program expects: it reads again, waits, or gives up. All others are exceptions. */
@@ -33,7 +35,7 @@ export class Blobs extends WorkerEntrypoint {
     // fetch would send "[object Object]" for anything else.
     if (!isContent(content)) throw new TypeError("content must be a string, an ArrayBuffer, a view of one or a ReadableStream");
     const headers = fields(options, { ...CONDITIONS, ...LEASE, ...KEPT });
-    for (const [name, value] of Object.entries(metadata)) headers.set(`x-meta-${name}`, value);
+    for (const [name, value] of Object.entries(metadata)) headers.set(META + name, value);
     // R2 takes a stream as it is only if its length is known.
     const body = size === undefined || !(content instanceof ReadableStream) ? content : content.pipeThrough(new FixedLengthStream(size));
     const answer = await this.#ask("PUT", name, { headers, body });
@@ -93,7 +95,7 @@ async function refused(response, method) {
 
 function found({ response }) {
   const { status, headers } = response;
-  const own = [...headers].filter(([name]) => name.startsWith("x-meta-")).map(([name, value]) => [name.slice(7), value]);
+  const own = [...headers].filter(([name]) => name.startsWith(META)).map(([name, value]) => [name.slice(META.length), value]);
   const kept = Object.entries(KEPT).flatMap(([option, field]) => (headers.has(field) ? [[option, headers.get(field)]] : []));
   const size = status === 206 ? headers.get("content-range")?.split("/").at(-1) : headers.get("content-length");
   const date = headers.get("last-modified");
@@ -145,7 +147,7 @@ function bytes({ offset, length, suffix }) {
   return `bytes=${first}-${length === undefined ? "" : first + from(1, length, "length") - 1}`;
 }
 
-/** HTTP has no other ranges: the field would be ignored, and the whole blob returned. */
+/** Checks a number of a range. HTTP has no smaller ones: the field would be ignored, and the whole blob returned. */
 function from(least, value, name) {
   if (whole(value, name) < least) throw new TypeError(`${name} must be at least ${least}`);
   return value;

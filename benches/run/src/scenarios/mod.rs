@@ -193,14 +193,14 @@ fn microcache(origin: &Origin, address: SocketAddr, time: Duration) -> Result<Ve
     }
     let mut times = times.lock().unwrap_or_else(PoisonError::into_inner).clone();
     times.sort();
-    let slowest = times
+    let p99 = times
         .get(times.len() * 99 / 100)
         .copied()
         .unwrap_or_default();
     let rate = (origin.requests("slow") - before) as f64 / time.as_secs_f64();
     Ok(vec![
         format!("{rate:.1}"),
-        format!("{:.0}", slowest.as_secs_f64() * 1e3),
+        format!("{:.0}", p99.as_secs_f64() * 1e3),
     ])
 }
 

@@ -10,7 +10,7 @@ use super::servers::Part;
 use xtask::Result;
 use xtask::workspace::Workspace;
 
-/// The page.
+/// The page, below the root of the workspace.
 const PAGE: &str = "benches/scoreboard.md";
 /// The line after a generated part.
 const END: &str = "<!-- end -->";

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Site, s3};
 use crate::exchange::ask;
+use crate::peers::NGINX_TOOL;
 use xtask::command::{Run, Running};
 use xtask::sdk::{self, ACCOUNT, KEY, PYTHON};
 use xtask::step::Tool;
@@ -44,11 +45,6 @@ pub(super) struct Started {
     pub(super) running: Vec<Running>,
 }
 
-const NGINX: Tool = Tool {
-    name: "nginx",
-    probe: &["nginx", "-v"],
-    install: "apt-get install nginx-light",
-};
 const APACHE: Tool = Tool {
     name: "Apache",
     probe: &["apache2", "-v"],
@@ -91,13 +87,13 @@ pub(super) const SERVERS: [Server; 14] = [
     Server {
         name: "ifmatch proxy, nginx behind it",
         part: Part::Http,
-        needs: &[NGINX],
+        needs: &[NGINX_TOOL],
         start: proxy,
     },
     Server {
         name: "nginx",
         part: Part::Http,
-        needs: &[NGINX],
+        needs: &[NGINX_TOOL],
         start: nginx,
     },
     Server {
@@ -204,6 +200,7 @@ fn proxy(site: &Site<'_>, folder: &Path) -> Result<Started> {
     )
 }
 
+/// Returns the command that prints the gateway's version.
 pub(super) fn version(gateway: &Path) -> String {
     format!("{} --version", gateway.display())
 }
@@ -329,6 +326,7 @@ pub(super) fn moto(site: &Site<'_>, folder: &Path) -> Result<Started> {
     })
 }
 
+/// Waits until a server listens.
 pub(super) fn started(
     name: &str,
     address: SocketAddr,

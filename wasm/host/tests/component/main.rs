@@ -419,7 +419,7 @@ async fn a_register_that_is_down_fails_writes_and_not_reads() {
     assert_eq!(logged(), 1, "each call says the same");
 }
 
-/// A body of 64 MiB passes through an instance that may have less memory than that for it.
+/// A body of 64 MiB passes through an instance whose memory stays below 16 MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_beyond_the_hash_limit_streams() {
     const LENGTH: usize = 64 << 20;

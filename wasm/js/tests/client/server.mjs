@@ -64,7 +64,7 @@ export async function serve(test, { behaviour = "-", document = null, writes = [
     for (const step of steps) {
       if (step === "write") status = write(request, body);
       else if (step === "rival") rival();
-      else if (step.startsWith("rival=")) rival(Number(step.slice(6)));
+      else if (step.startsWith("rival=")) rival(Number(step.slice("rival=".length)));
       else if (step === "program") set(JSON.stringify({ n: number() + 10 }));
       else if (step === "delete") set(null);
       else if (step === "drop") return request.socket.destroy();

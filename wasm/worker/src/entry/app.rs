@@ -65,6 +65,7 @@ struct App {
     is_development: bool,
 }
 
+/// The service that the settings choose.
 #[derive(Clone)]
 enum Serving {
     Blobs(BlobService),
@@ -104,7 +105,7 @@ pub(crate) async fn collect(env: &Env) {
     }
 }
 
-/// Returns the retention of a record. Records of blobs expire since R2 has the same state. That of a deleted container
+/// Returns the retention of a record. Records of blobs expire since R2 has the same state. The record of a deleted container
 /// hides the objects of late writes, so [`collect`] removes it along with them.
 fn kept(key: &str) -> Kept {
     if key.starts_with("b/") {
@@ -149,12 +150,11 @@ impl App {
         });
         let backing = BackingStore::new(objects.clone())
             .described_by(objects.clone())
-            .with_allowance(subrequests::left);
-        let backing = backing.hashed_by(RuntimeHash::begin);
-        let backing = backing
+            .with_allowance(subrequests::left)
+            .hashed_by(RuntimeHash::begin)
             .with_prefix(settings.prefix.as_str().into())
-            .takes_uploads();
-        let backing = backing.with_container_memory(CONTAINER_MEMORY);
+            .takes_uploads()
+            .with_container_memory(CONTAINER_MEMORY);
         // R2's documentation promises all capabilities.
         let blobs = if settings.leases {
             let records = RecordObjects::open(env).map_err(|error| error.to_string())?;

@@ -32,9 +32,10 @@ const EXPIRY: Duration = Duration::from_mins(5);
 
 /// Reservations of all requests of the isolate.
 static HELD: Mutex<Vec<HeldMemory>> = Mutex::new(Vec::new());
-/// Number of the next reservation.
+/// Number of the next room.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
+/// The reservation of a [`BodyRoom`].
 #[derive(Debug)]
 struct HeldMemory {
     /// Number of the room.
@@ -124,6 +125,7 @@ fn all() -> MutexGuard<'static, Vec<HeldMemory>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the number of bytes to reserve before the body arrives.
 fn needed(method: &Method, fields: &HeaderMap) -> u64 {
     if matches!(
         *method,

@@ -25,7 +25,7 @@ use quick_cache::sync::Cache;
 
 /// Capacity in bytes. An isolate has 128 MB.
 const CAPACITY: u64 = 4 << 20;
-/// Typical size of an entry.
+/// Size of an entry without its texts, which most entries hardly exceed.
 const USUAL_SIZE: u64 = 512;
 
 /// A store with a cache of metadata.
@@ -65,6 +65,15 @@ impl MetadataCache {
         let _end = WriteEnd {
             writes: &self.writes,
             forget: || drop(self.memory.remove(blob)),
+        };
+        work.await
+    }
+
+    /// Runs the deletion of a container, and evicts all blobs when it ends.
+    async fn deleting<T>(&self, work: impl Future<Output = T>) -> T {
+        let _end = WriteEnd {
+            writes: &self.writes,
+            forget: || self.memory.clear(),
         };
         work.await
     }
@@ -111,7 +120,7 @@ struct Began {
     writes: u64,
 }
 
-/// Evicts a blob at the end of a write, even if it is cancelled or panics.
+/// Counts a write at its end, and evicts what it may have changed, even if the write is cancelled or panics.
 struct WriteEnd<'a, F: Fn()> {
     writes: &'a AtomicU64,
     forget: F,
@@ -166,12 +175,8 @@ impl Wrapper for MetadataCache {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
-        // Evicts all blobs.
-        let _end = WriteEnd {
-            writes: &self.writes,
-            forget: || self.memory.clear(),
-        };
-        self.store.delete_container(container, delete).await
+        self.deleting(self.store.delete_container(container, delete))
+            .await
     }
 
     async fn delete_empty_container(
@@ -179,11 +184,8 @@ impl Wrapper for MetadataCache {
         container: &ContainerName,
         delete: Delete,
     ) -> Result<(), StoreError> {
-        let _end = WriteEnd {
-            writes: &self.writes,
-            forget: || self.memory.clear(),
-        };
-        self.store.delete_empty_container(container, delete).await
+        self.deleting(self.store.delete_empty_container(container, delete))
+            .await
     }
 }
 

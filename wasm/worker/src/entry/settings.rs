@@ -55,11 +55,11 @@ pub(crate) struct WorkerSettings {
 /// A setting is invalid or missing. The message says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Unusable(String);
+pub(crate) struct UnusableSettings(String);
 
 impl WorkerSettings {
     /// Reads the settings. Without credentials the Worker is unusable, unless `IFMATCH_DEVELOPMENT` limits it to this machine.
-    pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, Unusable> {
+    pub(crate) fn read(set: impl Fn(&str) -> Option<String>) -> Result<Self, UnusableSettings> {
         let set = |name: &str| set(name).filter(|value| !value.trim().is_empty());
         let flag = |name| flag(name, set(name).as_deref());
         let accounts = list(set("IFMATCH_ACCOUNTS").as_deref())
@@ -73,7 +73,7 @@ impl WorkerSettings {
         let is_closed = !accounts.is_empty() || !read.is_empty() || !write.is_empty();
         let development = flag("IFMATCH_DEVELOPMENT")?;
         if !is_closed && !development {
-            return Err(Unusable(
+            return Err(UnusableSettings(
                 "this Worker rejects all requests: set IFMATCH_WRITE_TOKEN or IFMATCH_ACCOUNTS with `wrangler secret put`, \
                  or IFMATCH_DEVELOPMENT = \"true\" where only you can reach it"
                     .to_owned(),
@@ -81,13 +81,13 @@ impl WorkerSettings {
         }
         let accounts = if is_closed {
             Accounts::new(accounts)
-                .map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?
+                .map_err(|error| UnusableSettings(format!("IFMATCH_ACCOUNTS: {error}")))?
         } else {
             Accounts::development()
         };
         let public_read = flag("IFMATCH_PUBLIC_READ")?;
         let access = Access::new(&read, &write)
-            .map_err(|error| Unusable(error.to_string()))?
+            .map_err(|error| UnusableSettings(error.to_string()))?
             .public_read(public_read);
         let cors = Cors::new(&list(set("IFMATCH_CORS_ORIGIN").as_deref()));
         let (serves, leases) = (
@@ -95,7 +95,7 @@ impl WorkerSettings {
             leases(set("IFMATCH_LEASES").as_deref())?,
         );
         if serves == Serves::Tables && !leases {
-            return Err(Unusable(
+            return Err(UnusableSettings(
                 "tables need Durable Objects: remove IFMATCH_LEASES, or serve blobs".to_owned(),
             ));
         }
@@ -108,7 +108,8 @@ impl WorkerSettings {
             } else {
                 access
             },
-            cors: cors.map_err(|error| Unusable(format!("IFMATCH_CORS_ORIGIN: {error}")))?,
+            cors: cors
+                .map_err(|error| UnusableSettings(format!("IFMATCH_CORS_ORIGIN: {error}")))?,
             required: required(flag("IFMATCH_REQUIRE_CONDITIONS")?),
             max_body: set("IFMATCH_MAX_BODY_SIZE")
                 .map(|text| size(&text))
@@ -132,16 +133,16 @@ fn list(text: Option<&str>) -> Vec<String> {
 }
 
 /// Parses an account. The error message contains no key.
-fn account(text: &str) -> Result<Account, Unusable> {
+fn account(text: &str) -> Result<Account, UnusableSettings> {
     let account: Account = text
         .parse()
-        .map_err(|error| Unusable(format!("IFMATCH_ACCOUNTS: {error}")))?;
+        .map_err(|error| UnusableSettings(format!("IFMATCH_ACCOUNTS: {error}")))?;
     let is_published = text
         .split(':')
         .skip(1)
         .any(|key| key.trim() == DEVELOPMENT_KEY);
     if is_published {
-        return Err(Unusable(format!(
+        return Err(UnusableSettings(format!(
             "IFMATCH_ACCOUNTS: the key of {DEVELOPMENT_ACCOUNT} is public: give the account its own key \
              (openssl rand -base64 48)"
         )));
@@ -149,41 +150,43 @@ fn account(text: &str) -> Result<Account, Unusable> {
     Ok(account)
 }
 
-fn flag(name: &str, text: Option<&str>) -> Result<bool, Unusable> {
+fn flag(name: &str, text: Option<&str>) -> Result<bool, UnusableSettings> {
     match text.map(str::trim) {
         None | Some("false") => Ok(false),
         Some("true") => Ok(true),
-        Some(_) => Err(Unusable(format!("{name} must be true or false"))),
+        Some(_) => Err(UnusableSettings(format!("{name} must be true or false"))),
     }
 }
 
-fn serves(text: Option<&str>) -> Result<Serves, Unusable> {
+fn serves(text: Option<&str>) -> Result<Serves, UnusableSettings> {
     match text.map(str::trim) {
         None | Some("blobs") => Ok(Serves::Blobs),
         Some("tables") => Ok(Serves::Tables),
-        Some(_) => Err(Unusable(
+        Some(_) => Err(UnusableSettings(
             "IFMATCH_SERVES must be blobs or tables".to_owned(),
         )),
     }
 }
 
-fn leases(text: Option<&str>) -> Result<bool, Unusable> {
+fn leases(text: Option<&str>) -> Result<bool, UnusableSettings> {
     match text.map(str::trim) {
         None | Some("on") => Ok(true),
         Some("off") => Ok(false),
-        Some(_) => Err(Unusable("IFMATCH_LEASES must be on or off".to_owned())),
+        Some(_) => Err(UnusableSettings(
+            "IFMATCH_LEASES must be on or off".to_owned(),
+        )),
     }
 }
 
-fn size(text: &str) -> Result<u64, Unusable> {
+fn size(text: &str) -> Result<u64, UnusableSettings> {
     text.trim()
         .parse()
-        .map_err(|_| Unusable("IFMATCH_MAX_BODY_SIZE must be a number of bytes".to_owned()))
+        .map_err(|_| UnusableSettings("IFMATCH_MAX_BODY_SIZE must be a number of bytes".to_owned()))
 }
 
-fn seconds(text: &str) -> Result<Duration, Unusable> {
+fn seconds(text: &str) -> Result<Duration, UnusableSettings> {
     let wrong = || {
-        Unusable(format!(
+        UnusableSettings(format!(
             "IFMATCH_MAX_STALENESS must be a number of seconds up to {}",
             LONGEST.as_secs()
         ))
@@ -200,10 +203,10 @@ fn seconds(text: &str) -> Result<Duration, Unusable> {
     }
 }
 
-fn requests(text: &str) -> Result<usize, Unusable> {
+fn requests(text: &str) -> Result<usize, UnusableSettings> {
     let number = text.trim().parse().ok().filter(|number| *number >= FEWEST);
     number.ok_or_else(|| {
-        Unusable(format!(
+        UnusableSettings(format!(
             "IFMATCH_MAX_REQUESTS must be a number of at least {FEWEST}"
         ))
     })

@@ -26,7 +26,7 @@ const LOCATIONS: &[&str] = &[
 const TIMEOUT: u32 = 10_000;
 /// Attempts at a request that is safe to repeat. An object that is being moved fails the requests sent meanwhile.
 const ATTEMPTS: usize = 3;
-/// The object's name says all there is to say: requests to it need no host.
+/// URL of all requests. Its host is a placeholder: a stub sends them to its object.
 const URL: &str = "https://records.ifmatch/";
 
 /// The Durable Objects of the records, in the jurisdiction and near the location of the settings.
@@ -39,7 +39,7 @@ pub(super) struct RecordNamespace {
 /// A setting is none of the known names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} must be one of {}", .known.join(", "))]
-struct Unknown {
+struct UnknownName {
     setting: &'static str,
     known: &'static [&'static str],
 }
@@ -93,11 +93,12 @@ fn within(namespace: &ObjectNamespace, jurisdiction: &'static str) -> Result<Obj
     Ok(part.unchecked_into())
 }
 
+/// Returns the known name that a setting has, or `None` if it isn't set.
 fn one_of(
     setting: &'static str,
     known: &'static [&'static str],
     value: Option<&str>,
-) -> Result<Option<&'static str>, Unknown> {
+) -> Result<Option<&'static str>, UnknownName> {
     let Some(value) = value.map(str::trim).filter(|value| !value.is_empty()) else {
         return Ok(None);
     };
@@ -106,7 +107,7 @@ fn one_of(
         .find(|name| **name == value)
         .copied()
         .map(Some)
-        .ok_or(Unknown { setting, known })
+        .ok_or(UnknownName { setting, known })
 }
 
 /// Reason for a missing response.

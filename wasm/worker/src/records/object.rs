@@ -154,6 +154,7 @@ impl Instance {
         Ok(())
     }
 
+    /// Deletes the record along with the database if it still has the expected revision, and then its name.
     async fn forget(&self, key: &str, expected: u64) -> Result<ObjectResponse> {
         let (namespace, names) = (
             RecordNamespace::open(&self.env)?,

@@ -201,7 +201,7 @@ fn row(
     sql.exec(query, bindings)?.raw().next().transpose()
 }
 
-/// JavaScript's numbers lack the precision.
+/// Returns a number as text, since JavaScript's numbers lack the precision.
 fn hex(number: u64) -> SqlStorageValue {
     format!("{number:016x}").into()
 }

@@ -16,6 +16,7 @@ pub(crate) const DEFAULT: usize = 1_000;
 const RESERVE: usize = 20;
 
 thread_local! {
+    /// Budget of a new request.
     static LIMIT: Cell<usize> = const { Cell::new(DEFAULT) };
     /// Budget of the work being polled.
     static CURRENT: RefCell<Option<SubrequestBudget>> = const { RefCell::new(None) };
@@ -51,7 +52,7 @@ pub(crate) fn set_limit(limit: usize) {
     LIMIT.set(limit);
 }
 
-/// Returns the number of subrequests that the current work may still make.
+/// Returns the number of subrequests that the current work may still make. Without any, there is no limit.
 #[cfg(feature = "entry")]
 pub(crate) fn left() -> usize {
     CURRENT.with_borrow(|current| {

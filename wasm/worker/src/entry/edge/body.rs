@@ -180,7 +180,7 @@ fn broken(error: &JsValue) -> BrokenStream {
 /// Number of bytes per step, except for the last.
 const STEP: u32 = 64 << 10;
 /// Time limit of a step, in milliseconds.
-const STILL: u32 = 300_000;
+const STEP_TIMEOUT: u32 = 300_000;
 
 #[wasm_bindgen]
 extern "C" {
@@ -191,6 +191,7 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = getReader)]
     fn get_reader(this: &ByteSource, options: &Byob) -> Result<ByobReader, JsValue>;
 
+    /// The options of `getReader`.
     #[wasm_bindgen(js_name = Object)]
     type Byob;
 
@@ -214,6 +215,7 @@ extern "C" {
     #[wasm_bindgen(method)]
     fn cancel(this: &ByobReader) -> Promise;
 
+    /// The result of one read.
     #[wasm_bindgen(js_name = Object)]
     type Step;
 
@@ -253,7 +255,7 @@ impl StreamReader {
             return Ok(None);
         }
         let step = timeout(
-            STILL,
+            STEP_TIMEOUT,
             self.reader
                 .read_at_least(STEP, Uint8Array::new_with_length(STEP)),
         )

@@ -45,7 +45,7 @@ pub(crate) fn from_js(request: &web_sys::Request) -> Result<Request<EdgeBody>> {
             is_secure: url.starts_with("https://"),
         });
     }
-    // A body has no meaning in these.
+    // A body has no meaning in these (RFC 9110 §9.3.1 and §9.3.2).
     let is_read = matches!(*parsed.method(), Method::GET | Method::HEAD);
     if let Some(whole) = (!is_read).then(|| request.body()).flatten() {
         let length = parsed
@@ -100,10 +100,12 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<wor
         Err(body) => body,
     };
     let first = at_once(&mut body);
-    if let Some(first) = first.as_ref().filter(|_| body.is_end_stream()) {
-        return send(ResponseBody::Body(first.to_vec()));
+    if let Some(Ok(whole)) = &first
+        && body.is_end_stream()
+    {
+        return send(ResponseBody::Body(whole.to_vec()));
     }
-    let chunks = futures_util::stream::iter(first.map(Ok)).chain(chunks(body));
+    let chunks = futures_util::stream::iter(first).chain(chunks(body));
     let stream = match length {
         Some(length) => sized(chunks, length),
         None => wasm_streams::ReadableStream::from_stream(chunks.map(to_array))
@@ -113,6 +115,7 @@ pub(crate) fn to_js(method: &Method, response: Response<BlobBody>) -> Result<wor
     send(ResponseBody::Stream(stream))
 }
 
+/// Builds the runtime's response.
 fn sent(status: StatusCode, headers: &HeaderMap, body: ResponseBody) -> Result<worker::Response> {
     let response = ResponseBuilder::new()
         .with_status(status.as_u16())
@@ -138,9 +141,12 @@ fn has_no_body(status: StatusCode) -> bool {
     bare.contains(&status)
 }
 
-/// Returns the first bytes if they are available.
-fn at_once(body: &mut BlobBody) -> Option<Bytes> {
-    body.frame().now_or_never()??.ok()?.into_data().ok()
+/// Returns the first bytes, or the error in their place, if that is available.
+fn at_once(body: &mut BlobBody) -> Option<Result<Bytes>> {
+    match body.frame().now_or_never()?? {
+        Ok(frame) => frame.into_data().ok().map(Ok),
+        Err(error) => Some(Err(Error::RustError(error.to_string()))),
+    }
 }
 
 fn chunks(body: BlobBody) -> impl Stream<Item = Result<Bytes>> + 'static {

@@ -219,7 +219,7 @@ pub(super) async fn begin(
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let location = self.upload.location();
-        f.debug_struct("Upload")
+        f.debug_struct("Parts")
             .field("location", location)
             .field("begun", &self.begun)
             .finish_non_exhaustive()

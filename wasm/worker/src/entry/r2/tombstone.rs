@@ -31,15 +31,16 @@ use worker::{Bucket, Data, Date, Object};
 use super::put::unchanged;
 use super::{TIMEOUT, failure, within_limits};
 
-/// Name of the metadata of a tombstone.
+/// Name of the custom metadata that marks a tombstone.
 const MARK: &str = "ifmatch-deleted";
 /// Time in milliseconds after which a tombstone may be replaced, since the request that removes it must have ended.
 const LASTS: u64 = 60_000;
 /// Time since the request that makes a tombstone until which a removal may begin. Even if R2 answers as late as it may, the
 /// removal ends 5 seconds before [`LASTS`].
 const REMOVABLE: Duration = Duration::from_millis(LASTS - TIMEOUT as u64 - 5_000);
-/// Pause before a removal is repeated, and how often it is at most.
+/// Pause before a removal is repeated.
 const WAIT: Duration = Duration::from_millis(1_100);
+/// Maximum number of these pauses.
 const WAITS: u32 = 5;
 
 /// Returns `true` for a tombstone. The object must be described.
