@@ -29,6 +29,7 @@ use crate::response::XmlWriter;
 use crate::response::{self, headers};
 use crate::{body, lookup, snapshots};
 
+/// Create Container.
 pub(crate) async fn create_container(
     context: &Context,
     container: &ContainerName,
@@ -118,6 +119,7 @@ pub(crate) async fn set_policies(
     set_container(context, container, write, HeaderChange::Policies(policies)).await
 }
 
+/// Lease Container.
 pub(crate) async fn lease_container(
     context: &Context,
     container: &ContainerName,
@@ -137,6 +139,7 @@ pub(crate) async fn lease_container(
     Ok(response::leased(action, &leased))
 }
 
+/// Delete Container.
 pub(crate) async fn delete_container(
     context: &Context,
     container: &ContainerName,
@@ -187,13 +190,12 @@ async fn check(
     conditions.check(info.last_modified, info.lease.as_ref(), lease)
 }
 
+/// Builds a response with the tag and date of a container.
 fn changed(status: StatusCode, info: &ContainerInfo) -> Response<BlobBody> {
     response::empty(status, info.tag.as_ref(), info.last_modified)
 }
 
-/// Number of entries read from the store at a time.
-const STEP: usize = 500;
-
+/// List Blobs.
 pub(crate) async fn list_blobs(
     context: &Context,
     container: &ContainerName,
@@ -342,6 +344,10 @@ impl BlobPage<'_> {
     }
 }
 
+/// Number of containers read from the store at a time.
+const STEP: usize = 500;
+
+/// List Containers.
 pub(crate) async fn list_containers(
     context: &Context,
     list: &ListParameters,

@@ -18,6 +18,7 @@ pub(crate) struct AzureError {
     /// The error code, by which SDKs tell errors apart.
     pub(crate) code: &'static str,
     pub(crate) message: Cow<'static, str>,
+    /// Headers of the response, besides those of every error.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -39,6 +40,7 @@ impl AzureError {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
+    /// Adds a header to the response.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
@@ -108,14 +110,14 @@ impl AzureError {
     }
 
     pub(crate) fn busy() -> Self {
-        Self::busy_since("the service is busy, or another write is in flight. Retry")
+        Self::busy_because("the service is busy, or another write is in flight. Retry")
     }
 
     pub(crate) fn crowded(crowded: Crowded) -> Self {
-        Self::busy_since(crowded.to_string())
+        Self::busy_because(crowded.to_string())
     }
 
-    pub(crate) fn busy_since(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn busy_because(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
             .with(RETRY_AFTER, 1.into())
     }
@@ -218,7 +220,7 @@ impl AzureError {
                 None => Self::condition_not_met(),
             },
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::busy(),
-            StoreErrorKind::Crowded => Self::busy_since(text()),
+            StoreErrorKind::Crowded => Self::busy_because(text()),
             StoreErrorKind::NotFound => Self::blob_not_found(),
             StoreErrorKind::ContainerNotFound => Self::container_not_found(),
             StoreErrorKind::ContainerExists => {

@@ -118,6 +118,7 @@ impl BlobLife {
         Ok(Self::of(&container, blob, &opened.info).map(|life| (life, opened.info)))
     }
 
+    /// Returns the path at which the snapshot of this time is stored.
     fn path(&self, time: SnapshotTime) -> Result<BlobPath, AzureError> {
         let name = BlobName::new(&format!("{}{}", self.folder, time.name()))?;
         Ok(BlobPath {
@@ -201,6 +202,7 @@ impl BlobLife {
             .await
     }
 
+    /// Removes all snapshots.
     async fn discard_all(&self, context: &Context) -> Result<(), AzureError> {
         self.discard(context, self.times(context).await?).await
     }
@@ -325,7 +327,7 @@ async fn take_at(
         }
         written => written.map_err(AzureError::of_blob)?,
     };
-    if let Err(error) = confirm(context, blob, &life).await {
+    if let Err(error) = announce(context, blob, &life).await {
         if *error.kind() == StoreErrorKind::NotFound {
             // The blob was deleted: this isn't its snapshot.
             life.discard(context, vec![time]).await?;
@@ -348,7 +350,7 @@ async fn take_at(
 }
 
 /// Changes the field of the blob by which a deletion learns of a snapshot.
-async fn confirm(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<(), StoreError> {
+async fn announce(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<(), StoreError> {
     let last = FieldText::new(&format!("{:016x}", nonce()?));
     let last = last.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
     let change = HeaderChange::Snapshot {
@@ -527,6 +529,7 @@ async fn refuse_snapshots(
     ))
 }
 
+/// Translates the result of a deletion.
 async fn explained(
     context: &Context,
     blob: &BlobPath,
@@ -560,7 +563,7 @@ pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
     .await
 }
 
-/// Returns `true` if a snapshot belongs to the current life of its blob.
+/// Returns `true` if a snapshot belongs to the current life of its blob, or if it can't be told.
 async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError> {
     let store = &*context.store;
     let snapshot = store.open(place, Reading::HEAD.without_lease()).await?;
@@ -594,6 +597,7 @@ async fn to_the_end<T: Send + 'static>(
         .unwrap_or_else(|| Err(AzureError::internal()))
 }
 
+/// The error for a store that can't have snapshots.
 fn unsupported() -> AzureError {
     let message = "in front of an object store (--store), no snapshots are taken";
     AzureError::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)

@@ -217,6 +217,7 @@ impl AuthError {
     }
 }
 
+/// The scheme of `Authorization`.
 #[derive(Clone, Copy)]
 enum SignatureScheme {
     Full,
@@ -241,6 +242,7 @@ impl SignatureClaim<'_> {
     }
 }
 
+/// Verifies the signature with the key of the account that the path names.
 fn authenticate<'a>(
     accounts: &'a Accounts,
     head: &Parts,
@@ -323,6 +325,7 @@ fn verify_shared<'a>(
     account.filter(|_| is_signed).ok_or(AuthError::Mismatch)
 }
 
+/// Parses `Authorization`.
 fn claim(head: &Parts) -> Result<SignatureClaim<'_>, AuthError> {
     let mut lines = head.headers.get_all(AUTHORIZATION).iter();
     let line = match (lines.next(), lines.next()) {
@@ -376,6 +379,7 @@ fn decoy() -> Key {
     Key::from_base64("ZGVjb3k=").expect("base64")
 }
 
+/// Returns `true` if the request's date is close enough to now.
 fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
     let mut lines = headers.get_all(X_MS_DATE).iter();
     let date = match (lines.next(), lines.next()) {
@@ -575,7 +579,7 @@ mod tests {
         }
     }
 
-    /// Builds a request with this signature, and without an account if `None`.
+    /// Builds a request with this signature and date.
     fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
         let mut request = Request::get(target)
             .header("x-ms-version", "2021-12-02")

@@ -23,7 +23,7 @@ const OLDEST: &str = "2018-11-09";
 /// First version whose text contains the encryption scope.
 const WITH_SCOPE: &str = "2020-12-06";
 
-/// A line of the text.
+/// A line of the text to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignedLine {
     /// The value of a parameter; empty if it is missing.
@@ -166,7 +166,8 @@ impl SharedAccessError {
 pub struct SharedAccess {
     scope: SignedScope,
     permissions: String,
-    parameters: &'static [SignedLine],
+    /// The lines of the signed text.
+    lines: &'static [SignedLine],
     overrides: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -244,13 +245,13 @@ impl SharedAccess {
     pub(crate) fn has_parameter(&self, name: &str) -> bool {
         name == "sig"
             || self
-                .parameters
+                .lines
                 .iter()
                 .any(|line| matches!(line, Of(own) if *own == name))
     }
 }
 
-/// A range of entities, inclusive at both ends.
+/// A range of entities, inclusive at both ends. A bound is a partition key and, if it states one, a row key.
 #[derive(Clone, Debug, Default)]
 struct KeyRange {
     start: Option<(String, Option<String>)>,
@@ -436,7 +437,7 @@ impl SharedAccessClaim {
             Some(_) => return Err(SharedAccessError::Malformed("spr")),
         }
         if let Some(range) = self.find("sip") {
-            let (first, last) = addresses(range).ok_or(SharedAccessError::Malformed("sip"))?;
+            let (first, last) = address_range(range).ok_or(SharedAccessError::Malformed("sip"))?;
             let client = peer.map(|peer| peer.address.to_canonical());
             let is_inside = |client: IpAddr| {
                 client.is_ipv4() == first.is_ipv4() && first <= client && client <= last
@@ -483,7 +484,7 @@ impl SharedAccessClaim {
         Ok(SharedAccess {
             scope,
             permissions,
-            parameters: self.lines,
+            lines: self.lines,
             overrides: self.overrides()?,
         })
     }
@@ -562,7 +563,7 @@ fn account_and_rest(path: &str) -> (&str, &str) {
 }
 
 /// Parses an address, or the first and last address of a range.
-fn addresses(text: &str) -> Option<(IpAddr, IpAddr)> {
+fn address_range(text: &str) -> Option<(IpAddr, IpAddr)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (IpAddr, IpAddr) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first.is_ipv4() == last.is_ipv4()).then_some((first, last))
@@ -582,7 +583,8 @@ pub(crate) fn instant(text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_micros)
 }
 
-fn is_date(text: &str) -> bool {
+/// Returns `true` for a text of the form `2026-02-06`, such as a version.
+pub(crate) fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 10
         && bytes.iter().enumerate().all(|(at, byte)| {

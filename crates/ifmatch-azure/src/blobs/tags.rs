@@ -14,6 +14,7 @@ use crate::request::xml::{self, XmlVisitor, invalid};
 use crate::request::{SetTags, WriteHeaders, headers};
 use crate::response::{self, XmlWriter};
 
+/// Set Blob Tags.
 pub(crate) async fn set_tags(
     context: &Context,
     blob: &BlobPath,
@@ -54,6 +55,7 @@ pub(crate) fn add(xml: &mut XmlWriter, tags: &Tags) {
     xml.close("TagSet");
 }
 
+/// Parses the document of Set Blob Tags.
 fn parse(bytes: &[u8]) -> Result<Tags, AzureError> {
     let mut document = TagsParser::default();
     xml::visit(bytes, &mut document)?;
@@ -77,7 +79,7 @@ struct TagsParser {
     has_set: bool,
     /// Names and values.
     tags: Vec<[Option<String>; 2]>,
-    /// 1 in a value.
+    /// Index into the last tag: 0 in a name, 1 in a value.
     at: usize,
     is_complete: bool,
 }

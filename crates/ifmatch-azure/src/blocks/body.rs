@@ -56,6 +56,7 @@ pub(super) fn of(
     )))
 }
 
+/// The state of reading the segments one after another.
 struct BlockReader {
     store: Arc<dyn BlobStore>,
     owner: StagingOwner,
@@ -99,6 +100,7 @@ impl BlockReader {
         }
     }
 
+    /// Notes the change, and returns the error that ends the body.
     fn moved(&self, what: &str) -> BoxError {
         self.moved.0.store(true, Ordering::Release);
         what.into()

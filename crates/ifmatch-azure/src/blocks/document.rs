@@ -25,6 +25,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(BlockSource, BlockId)>, AzureEr
     state.end()
 }
 
+/// The state of parsing a document.
 #[derive(Default)]
 struct BlockListParser {
     depth: usize,

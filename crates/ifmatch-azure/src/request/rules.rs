@@ -295,7 +295,10 @@ pub(super) fn find<N: Copy>(
     let parts = (part("restype"), part("comp"));
     let candidates: Vec<&OperationRule<N>> = rules
         .iter()
-        .filter(|rule| (rule.request.1, rule.request.2) == parts)
+        .filter(|rule| {
+            let (_, restype, comp) = rule.request;
+            (restype, comp) == parts
+        })
         .collect();
     if candidates.is_empty() {
         let rule = match parts.1 {
@@ -306,13 +309,12 @@ pub(super) fn find<N: Copy>(
         };
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
-    let mut of_method: Vec<_> = candidates
+    let copies = headers.contains_key(headers::COPY_SOURCE);
+    let rule = candidates
         .iter()
         .filter(|rule| rule.methods().any(|name| name == head.method))
-        .collect();
-    let copies = headers.contains_key(headers::COPY_SOURCE);
-    of_method.sort_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies);
-    let rule = of_method.first().ok_or_else(|| wrong_method(&candidates))?;
+        .min_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies)
+        .ok_or_else(|| wrong_method(&candidates))?;
     if parts.1.is_empty() && rule.knows(headers::BLOB_TYPE.as_str()) {
         // Checked first: other blob types have their own headers.
         headers::check_blob_type(headers)?;
@@ -324,7 +326,10 @@ pub(super) fn find<N: Copy>(
 }
 
 fn wrong_method<N>(candidates: &[&OperationRule<N>]) -> AzureError {
-    let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
+    let mut allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
+    // Several rules may have the same method.
+    allowed.sort_unstable();
+    allowed.dedup();
     let allowed = allowed.join(", ");
     let message = format!("use {allowed} here");
     let allowed = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static("GET"));
@@ -378,14 +383,11 @@ impl<N> OperationRule<N> {
                 .any(|prefix| name.starts_with(prefix))
                 || (writes && *name == FENCING_TOKEN)
         };
-        let own = headers
+        let mut own = headers
             .keys()
             .map(http::HeaderName::as_str)
             .filter(effective);
-        match own
-            .into_iter()
-            .find(|name| !COMMON.contains(name) && !self.knows(name))
-        {
+        match own.find(|name| !COMMON.contains(name) && !self.knows(name)) {
             Some(name) => Err(AzureError::unsupported_header(name)),
             None => Ok(()),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ifmatch_azure::{AzureDialect, collect_blocks};
+use ifmatch_azure::{AzureDialect, collect_garbage};
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::{Hooked, Stop};
 use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
@@ -26,7 +26,7 @@ async fn stage(client: &Client, id: &str, bytes: &'static str) {
         .expect(201);
 }
 
-/// Commits blocks, each of a list.
+/// Commits blocks, each by its element in the block list (`Committed`, `Uncommitted` or `Latest`) and its id.
 async fn commit(client: &Client, blocks: &[(&str, &str)]) -> Answer {
     let block = |(from, id): &(&str, &str)| format!("<{from}>{}</{from}>", STANDARD.encode(id));
     let list = format!(
@@ -251,7 +251,7 @@ async fn blocks_are_collected_after_a_week() {
     fixture.clock.advance(WEEK);
     // The ages are a week and an hour, and exactly a week.
     assert_eq!(
-        collect_blocks(fixture.client.service.context())
+        collect_garbage(fixture.client.service.context())
             .await
             .expect("the store works"),
         1
@@ -291,7 +291,7 @@ async fn lists_are_collected_with_their_blobs() {
         .await
         .expect(201);
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         0,
@@ -299,13 +299,13 @@ async fn lists_are_collected_with_their_blobs() {
     );
     fixture.clock.advance(WEEK * 2);
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         3
     );
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         0
@@ -317,7 +317,7 @@ async fn lists_are_collected_with_their_blobs() {
     }
     client.delete(&snapshot, &[]).await.expect(202);
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         1
@@ -355,7 +355,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     for _ in 0..2 {
         hook.allow(2);
         tokio::select! {
-            done = collect_blocks(service.context()) => removed.push(done.expect("the store works")),
+            done = collect_garbage(service.context()) => removed.push(done.expect("the store works")),
             () = hook.reached() => {}
         }
     }
@@ -366,7 +366,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     );
     hook.allow(9);
     assert_eq!(
-        collect_blocks(service.context())
+        collect_garbage(service.context())
             .await
             .expect("the store works"),
         0

@@ -471,14 +471,14 @@ async fn unreachable_snapshots_are_collected() {
         .expect("deleted");
     let context = context(&store, &client);
     assert_eq!(
-        ifmatch_azure::collect_blocks(&context)
+        ifmatch_azure::collect_garbage(&context)
             .await
             .expect("collected"),
         0
     );
     clock.advance(Duration::from_hours(8 * 24));
     assert_eq!(
-        ifmatch_azure::collect_blocks(&context)
+        ifmatch_azure::collect_garbage(&context)
             .await
             .expect("collected"),
         1
