@@ -21,6 +21,7 @@ pub(crate) struct TableError {
     index: Option<usize>,
 }
 
+/// The reason why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Refused(ErrorCode),
@@ -86,6 +87,7 @@ codes! {
 }
 
 impl TableError {
+    /// Creates an error with the usual message of its code.
     pub(crate) fn new(code: ErrorCode) -> Self {
         Self {
             reason: Reason::Refused(code),
@@ -144,9 +146,10 @@ impl TableError {
         };
         let message = detail.map_or(message.to_owned(), |detail| format!("{message}\n{detail}"));
         // Clients take the index from the text before the colon.
-        let message = self
-            .index
-            .map_or(message.clone(), |index| format!("{index}:{message}"));
+        let message = match self.index {
+            Some(index) => format!("{index}:{message}"),
+            None => message,
+        };
         let body = json!({ "odata.error": { "code": code, "message": { "lang": "en-US", "value": message } } });
         let mut response = Response::new(BlobBody::from(body.to_string()));
         *response.status_mut() = status;

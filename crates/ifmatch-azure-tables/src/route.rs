@@ -31,6 +31,7 @@ use crate::request::options::QueryOptions;
 use crate::request::resource::TableResource;
 use crate::request::verb::{Verb, permissions};
 use crate::response::ResponseFormat;
+use crate::storage;
 use crate::storage::batch::FailedOperation;
 use crate::storage::change::{EntityChange, EntityOperation};
 use crate::storage::entities::TableEntities;
@@ -92,6 +93,7 @@ fn count(
     Ok(Response::from_parts(parts, body))
 }
 
+/// Authenticates a request, parses it, and carries it out.
 async fn route<B>(
     shared: &TableContext,
     head: &Parts,
@@ -106,7 +108,7 @@ where
     let address = TableResource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = QueryOptions::parse(head.uri.query().unwrap_or_default())?;
-    if let Some((restype, comp)) = &options.other {
+    if let Some((restype, comp)) = &options.subject {
         return about_service(&TableAccess(grant), &address, method, (restype, comp));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
@@ -177,8 +179,7 @@ impl Request<'_> {
         let body =
             str::from_utf8(&bytes).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
         let parts = changeset::parse(self.headers, body)?;
-        let id = ifmatch_runtime::nonce()
-            .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
+        let id = storage::random()?;
         let answer = batch::multipart(self.run_batch(parts).await, id).await?;
         Ok(answer.map(|body| body.in_place_of(bytes.clone())))
     }
@@ -315,14 +316,7 @@ impl Request<'_> {
                 bytes = self.read_json(body).await?;
                 (guard, Entity::parse(&write::object(&bytes)?)?)
             }
-            Verb::Delete => match write::guard(self.headers)? {
-                IfMatch::None => {
-                    return Err(
-                        TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")
-                    );
-                }
-                guard => (guard, Entity::default()),
-            },
+            Verb::Delete => (write::required_guard(self.headers)?, Entity::default()),
             Verb::Post => return Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
         };
         for needed in permissions(verb, &guard) {
@@ -394,6 +388,7 @@ impl Request<'_> {
         found.ok_or_else(|| TableError::new(ErrorCode::TableNotFound))
     }
 
+    /// Returns access to the entities of a table.
     fn entities_of<'a>(&'a self, table: &'a Table) -> TableEntities<'a> {
         let TableContext {
             store,

@@ -68,6 +68,7 @@ impl EdmValue {
         )
     }
 
+    /// Parses a value of this type.
     fn declared(declared: &str, json: &Json) -> Option<Self> {
         let text = json.as_str();
         let whole = || text.map_or_else(|| json.as_i64(), |text| text.parse().ok());
@@ -118,7 +119,7 @@ pub(crate) fn utf16_bytes(text: &str) -> usize {
     text.encode_utf16().count() * 2
 }
 
-/// .NET programs send `True` and `False`.
+/// Parses a boolean in any case: .NET programs send `True` and `False`.
 fn boolean(text: &str) -> Option<bool> {
     text.to_ascii_lowercase().parse().ok()
 }

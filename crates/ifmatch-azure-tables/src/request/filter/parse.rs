@@ -7,6 +7,7 @@ use crate::error::TableError;
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 50;
 
+/// Parses a whole filter.
 pub(crate) fn filter(text: &str) -> Result<Filter, TableError> {
     let mut parser = Parser {
         text,
@@ -21,8 +22,10 @@ pub(crate) fn filter(text: &str) -> Result<Filter, TableError> {
     }
 }
 
+/// The state of parsing a filter.
 struct Parser<'a> {
     text: &'a str,
+    /// The text that isn't parsed yet.
     rest: &'a str,
     depth: usize,
 }
@@ -55,6 +58,7 @@ impl Parser<'_> {
         })
     }
 
+    /// Parses a comparison, or a filter in parentheses, each maybe negated.
     fn one(&mut self) -> Result<Filter, TableError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
