@@ -7,8 +7,8 @@ use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind,
-    Upload, Written,
+    BlobInfo, Delete, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload,
+    Written,
 };
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
@@ -45,6 +45,7 @@ const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
+/// `PutObject`.
 pub(crate) async fn put(
     backend: &Backend,
     request: S3Request<PutObjectInput>,
@@ -70,11 +71,7 @@ pub(crate) async fn put(
             ..fields.parse()?
         },
         late_checksum: outcome.kept(),
-        md5: if content_md5.is_some() {
-            Md5Use::Computed
-        } else {
-            Md5Use::AsGiven
-        },
+        md5: convert::md5_use(content_md5),
         length: input
             .content_length
             .and_then(|length| u64::try_from(length).ok()),
@@ -205,6 +202,7 @@ macro_rules! described {
     }};
 }
 
+/// `GetObject`.
 pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
@@ -243,6 +241,7 @@ pub(crate) async fn get(
     }))
 }
 
+/// `HeadObject`.
 pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadObjectInput>,
@@ -299,6 +298,7 @@ struct FoundObject {
 }
 
 impl ObjectRead<'_> {
+    /// Opens the object, on the conditions of the request.
     async fn open(&self, backend: &Backend) -> S3Result<FoundObject> {
         refuse_version(self.version)?;
         let reading = match range::field(self.headers) {
@@ -411,7 +411,7 @@ pub(crate) async fn find(backend: &Backend, blob: &BlobPath) -> S3Result<Opened>
 pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     match backend.context.store.container(&blob.container).await {
         Ok(Some(_)) => s3_error!(NoSuchKey, "there is no such object"),
-        Ok(None) => s3_error!(NoSuchBucket, "there is no such bucket: create it first"),
+        Ok(None) => error::no_such_bucket(),
         Err(failed) => error::plain(failed),
     }
 }
@@ -476,6 +476,7 @@ pub(crate) async fn attributes(
     Ok(response)
 }
 
+/// `DeleteObject`.
 pub(crate) async fn delete(
     backend: &Backend,
     request: S3Request<DeleteObjectInput>,
@@ -514,7 +515,7 @@ async fn remove(backend: &Backend, blob: &BlobPath, write: WriteConditions) -> S
         Ok(()) => Ok(()),
         Err(failed) if *failed.kind() == StoreErrorKind::NotFound => {
             match not_found(backend, blob).await {
-                error if !updates && *error.code() == s3s::S3ErrorCode::NoSuchKey => Ok(()),
+                error if !updates && *error.code() == S3ErrorCode::NoSuchKey => Ok(()),
                 error => Err(error),
             }
         }
@@ -522,6 +523,7 @@ async fn remove(backend: &Backend, blob: &BlobPath, write: WriteConditions) -> S
     }
 }
 
+/// `DeleteObjects`.
 pub(crate) async fn delete_several(
     backend: &Backend,
     request: S3Request<DeleteObjectsInput>,
