@@ -1,7 +1,7 @@
 //! The part of etcd's gRPC interface that a register needs (`rpc.proto` of version 3.4).
 //!
 //! Written out, since a generator would need `protoc` at build time. Fields that aren't used are left out: servers read a
-//! missing field as its default, and answers are read without the fields unknown here.
+//! missing field as its default, and responses are read without the fields unknown here.
 
 use http::uri::PathAndQuery;
 use prost::{Message, Oneof};
@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Maximum length of a response: a page of the largest records.
+/// Maximum length of a response, in bytes: a page of the largest records.
 const MAX_ANSWER: usize = 512 << 20;
 
 pub(crate) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";

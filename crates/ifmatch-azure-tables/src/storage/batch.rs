@@ -158,7 +158,8 @@ impl TableEntities<'_> {
         Ok(Some(placed))
     }
 
-    /// Replaces the intents of a batch that is decided, and removes it from the record. Others read the intents that are left by the record.
+    /// Replaces the intents of a decided batch, and removes the batch from the record. If any intents are left, the record tells others
+    /// what they mean.
     async fn finish(
         &self,
         record: &BlobPath,

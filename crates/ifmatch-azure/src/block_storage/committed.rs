@@ -159,7 +159,8 @@ impl CommittedList {
         Ok(SavedList { list, id, path })
     }
 
-    /// Loads the list of a version into `memory`, if it is given, or returns `None` if it wasn't made of blocks, or has been replaced since.
+    /// Loads the list of a version into `memory`, if it is given. Returns `None` if the version wasn't made of blocks, or has been replaced
+    /// since.
     pub(crate) async fn find(
         store: &dyn BlobStore,
         paths: &BlobPaths,
