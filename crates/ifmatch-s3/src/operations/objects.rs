@@ -202,29 +202,32 @@ macro_rules! described {
     }};
 }
 
+/// Reads the parameters that GET and HEAD share.
+macro_rules! read_of {
+    ($method:expr, $backend:expr, $request:expr) => {{
+        let input = &$request.input;
+        ObjectRead {
+            preconditions: conditions::of_read(&$request.headers, &$request.extensions)?,
+            blob: $backend.blob($request.credentials.as_ref(), &input.bucket, &input.key)?,
+            version: input.version_id.as_deref(),
+            part: input.part_number,
+            with_checksum: is_enabled(input.checksum_mode.as_ref()),
+            headers: &$request.headers,
+            client: $request.extensions.get().copied(),
+            method: $method,
+        }
+    }};
+}
+
 /// `GetObject`.
 pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let S3Request {
-        input,
-        credentials,
-        headers,
-        extensions,
-        ..
-    } = signature::verified(request);
-    let read = ObjectRead {
-        preconditions: conditions::of_read(&headers, &extensions)?,
-        blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
-        version: input.version_id.as_deref(),
-        part: input.part_number,
-        with_checksum: is_enabled(input.checksum_mode.as_ref()),
-        headers: &headers,
-        client: extensions.get().copied(),
-        method: Method::GET,
-    };
-    let mut found = read.open(backend).await?;
+    let request = signature::verified(request);
+    let mut found = read_of!(Method::GET, backend, request)
+        .open(backend)
+        .await?;
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
     let body = found
         .opened
@@ -246,24 +249,10 @@ pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let S3Request {
-        input,
-        credentials,
-        headers,
-        extensions,
-        ..
-    } = signature::verified(request);
-    let read = ObjectRead {
-        preconditions: conditions::of_read(&headers, &extensions)?,
-        blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
-        version: input.version_id.as_deref(),
-        part: input.part_number,
-        with_checksum: is_enabled(input.checksum_mode.as_ref()),
-        headers: &headers,
-        client: extensions.get().copied(),
-        method: Method::HEAD,
-    };
-    let found = read.open(backend).await?;
+    let request = signature::verified(request);
+    let found = read_of!(Method::HEAD, backend, request)
+        .open(backend)
+        .await?;
     // The library knows it in answers to GET only.
     let tag_count =
         tags::count(&found.opened.info.headers.tags).map(|count| (TAG_COUNT, count.into()));
