@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ifmatch_azure::{AzureDialect, collect_garbage};
+use ifmatch_azure::collect_garbage;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::{Hooked, Stop};
-use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
-use ifmatch_register::MemoryRegister;
 
-use crate::support::{Answer, Client, Fixture, accounts, fixture};
+use crate::support::{Answer, Client, Fixture, fixture, over_objects};
 
 /// Stages a block with an id of one letter.
 async fn stage(client: &Client, id: &str, bytes: &'static str) {
@@ -196,19 +194,7 @@ async fn committed_blocks_can_be_reused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let in_folder = url::Url::from_file_path(folder.path()).expect("absolute");
     for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
-        let Fixture { client, clock, .. } = fixture().await;
-        let backing = BackingStore::from_url(store, []).expect("a valid URL");
-        let register = Arc::new(MemoryRegister::unbounded());
-        let blobs = ObjectBlobs::open(backing, register)
-            .await
-            .expect("a usable store");
-        let service =
-            BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
-        let client = Client { service, ..client };
-        client
-            .put("/box?restype=container", &[], "")
-            .await
-            .expect(201);
+        let client = over_objects(&fixture().await.client, store).await;
         let mut list = String::new();
         let mut bytes = String::new();
         for (id, letter) in [("AA==", "a"), ("AQ==", "b"), ("Ag==", "c")] {
