@@ -45,6 +45,7 @@ impl TableAccess {
         }
     }
 
+    /// Permits operations at this level that need any of these permissions.
     fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
         match &self.0 {
             AccessGrant::Everything => Ok(()),

@@ -115,7 +115,7 @@ where
     let format = ResponseFormat::new(head, account.name(), metadata);
     let containers = AccountContainers::of(account)
         .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let request = Request {
+    let request = AuthenticatedRequest {
         shared,
         headers: &head.headers,
         client: head.extensions.get().copied(),
@@ -154,7 +154,7 @@ fn about_service(
 }
 
 /// An authenticated request.
-struct Request<'a> {
+struct AuthenticatedRequest<'a> {
     shared: &'a TableContext,
     headers: &'a HeaderMap,
     client: Option<Client>,
@@ -165,7 +165,8 @@ struct Request<'a> {
     account: String,
 }
 
-impl Request<'_> {
+impl AuthenticatedRequest<'_> {
+    /// Answers a request to `$batch`.
     async fn batch<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
@@ -217,6 +218,7 @@ impl Request<'_> {
         })
     }
 
+    /// Answers a request to all tables: a query or a creation.
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
@@ -247,6 +249,7 @@ impl Request<'_> {
         }
     }
 
+    /// Answers a request to a table: a read or a deletion.
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
         let store = &*self.shared.store;
         self.access
@@ -261,6 +264,7 @@ impl Request<'_> {
         }
     }
 
+    /// Answers a request to the entities of a table: a query or an insertion.
     async fn entities<B>(
         &self,
         table: &TableName,
@@ -296,6 +300,7 @@ impl Request<'_> {
         Ok(answer.map(|body| body.in_place_of(bytes)))
     }
 
+    /// Answers a request to an entity.
     async fn entity<B>(
         &self,
         table: &TableName,

@@ -122,6 +122,7 @@ impl Body for WatchedBody {
     }
 }
 
+/// Computes [`TABLE`].
 fn table() -> [u64; 256] {
     let shift = |crc: u64, _| {
         if crc & 1 == 1 {

@@ -23,6 +23,7 @@ pub(crate) struct AzureError {
 }
 
 impl AzureError {
+    /// Creates an error with this code, and a message that says what to do.
     pub(crate) fn new(
         status: StatusCode,
         code: &'static str,
@@ -109,6 +110,7 @@ impl AzureError {
         )
     }
 
+    /// The error for a request that may succeed if it is repeated.
     pub(crate) fn busy() -> Self {
         Self::busy_because("the service is busy, or another write is in flight. Retry")
     }
@@ -136,6 +138,7 @@ impl AzureError {
         )
     }
 
+    /// The error for an operation on a blob of another type.
     pub(crate) fn other_type() -> Self {
         let message = "the blob's type doesn't support this operation. A blob keeps its type until it is deleted";
         Self::new(StatusCode::CONFLICT, "InvalidBlobType", message)
@@ -167,6 +170,7 @@ impl AzureError {
         )
     }
 
+    /// The error for a copy from another account or server.
     pub(crate) fn foreign_source() -> Self {
         let message = "the source must be a blob of the same account at this request's host: the service contacts no other \
                        server";
@@ -212,6 +216,7 @@ impl AzureError {
         }
     }
 
+    /// Translates an error of the store that blobs and containers share.
     fn of_store(error: &StoreError) -> Self {
         let text = || error.to_string();
         let answer = match error.kind() {

@@ -108,6 +108,7 @@ pub(crate) async fn named(
     })
 }
 
+/// Finds the policy with this container and id.
 async fn find(
     context: &Context,
     named: Option<(ContainerName, String)>,

@@ -218,6 +218,7 @@ struct SnapshotOrigin {
 }
 
 impl SnapshotOrigin {
+    /// Reads the text that a store keeps.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ');
         let (tag, date, name) = (
@@ -233,6 +234,7 @@ impl SnapshotOrigin {
         })
     }
 
+    /// Returns the text for the store.
     fn to_field(&self) -> Result<FieldText, AzureError> {
         let tag = self
             .tag

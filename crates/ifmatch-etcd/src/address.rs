@@ -111,12 +111,14 @@ fn parse_member(scheme: &str, host: &str) -> Result<Endpoint, ConnectError> {
     }
 }
 
+/// Returns a member whose connections are encrypted.
 fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
     member
         .tls_config(tls.clone())
         .map_err(|error| unusable(ConnectErrorKind::Certificate, error))
 }
 
+/// The error for a malformed URL.
 fn invalid() -> ConnectError {
     let form =
         "use etcd://[user:password@]host[:port][,host[:port]…][/prefix], or etcds:// for TLS";

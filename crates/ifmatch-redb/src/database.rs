@@ -358,6 +358,7 @@ impl SharedDatabase {
         mended
     }
 
+    /// Copies the records once, or as often as reading them finds another failure.
     fn try_mend(&self) -> Result<(), RegisterError> {
         loop {
             let current = self.current();

@@ -17,6 +17,7 @@ use crate::schema::{RECORDS, TextKey};
 /// Maximum number of swaps in one transaction, and of swaps waiting for one.
 const GROUP: usize = 256;
 
+/// The result of a swap.
 type SwapResult = Result<Swap, RegisterError>;
 
 /// The thread, and the channel to it. Dropping it waits for the swaps that were sent.

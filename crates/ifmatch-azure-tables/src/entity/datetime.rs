@@ -11,6 +11,7 @@ use time::format_description::well_known::Rfc3339;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DateTime(i64);
 
+/// Nanoseconds in a tick.
 const NANOS_IN_TICK: u32 = 100;
 
 impl DateTime {
@@ -33,6 +34,7 @@ impl DateTime {
         Self(ticks).moment().map(|_| Self(ticks))
     }
 
+    /// Returns the time, if its year is allowed.
     fn moment(self) -> Option<OffsetDateTime> {
         let nanos = i128::from(self.0) * i128::from(NANOS_IN_TICK);
         let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?;

@@ -124,6 +124,7 @@ fn boolean(text: &str) -> Option<bool> {
     text.to_ascii_lowercase().parse().ok()
 }
 
+/// Parses a double, by name if it isn't finite.
 fn double(text: &str) -> Option<f64> {
     let named = NOT_FINITE
         .iter()
@@ -132,6 +133,7 @@ fn double(text: &str) -> Option<f64> {
     named.or_else(|| text.parse().ok().filter(|number: &f64| number.is_finite()))
 }
 
+/// Returns the name of a double that isn't finite.
 fn not_finite(number: f64) -> &'static str {
     let [nan, infinity, minus_infinity] = NOT_FINITE.map(|(name, _)| name);
     match number {

@@ -169,6 +169,7 @@ fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), 
     }
 }
 
+/// Reads a type annotation.
 fn type_name(json: &Json) -> Result<&str, TableError> {
     json.as_str()
         .ok_or_else(|| TableError::invalid("the type of a property must be a string"))

@@ -251,6 +251,7 @@ impl PartitionBatches {
     }
 }
 
+/// The error for content that can't be read.
 fn damaged() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unreadable,

@@ -91,6 +91,7 @@ pub(crate) fn source_of(request: &Parts) -> Option<Parts> {
     Some(source_head(request, &source.parse().ok()?))
 }
 
+/// Builds the head of a read of a copy's source.
 fn source_head(request: &Parts, source: &Uri) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.uri = source.clone();

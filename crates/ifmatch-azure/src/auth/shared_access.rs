@@ -259,6 +259,7 @@ struct KeyRange {
 }
 
 impl KeyRange {
+    /// Reads the range that a query claims.
     fn of(claim: &SharedAccessClaim) -> Result<Self, SharedAccessError> {
         let bound = |partition, row| match (claim.find(partition), claim.find(row)) {
             (Some(partition), row) => Ok(Some((partition.to_owned(), row.map(ToOwned::to_owned)))),

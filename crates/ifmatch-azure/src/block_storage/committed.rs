@@ -88,6 +88,7 @@ impl SavedList {
         Ok(())
     }
 
+    /// Returns `true` if the current version names the list.
     async fn is_named(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, AzureError> {
         let opened = store
             .open(blob, Reading::HEAD.without_lease())
@@ -102,6 +103,7 @@ impl SavedList {
     }
 }
 
+/// Removes a list, or leaves it to the garbage collection.
 async fn discard(store: &dyn BlobStore, path: &BlobPath) {
     if let Err(error) = store.delete(path, Delete::default()).await {
         tracing::debug!(%error, "a block list remains; it is collected later");
@@ -187,6 +189,7 @@ impl CommittedList {
         Self::load_into(store, path, None).await
     }
 
+    /// Loads the list stored at this path, after taking its memory.
     async fn load_into(
         store: &dyn BlobStore,
         path: &BlobPath,

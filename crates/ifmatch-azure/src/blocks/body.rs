@@ -26,6 +26,7 @@ pub(super) enum BlockSegment {
 pub(super) struct BlocksMoved(Arc<AtomicBool>);
 
 impl BlocksMoved {
+    /// Returns `true` if it was set.
     pub(super) fn happened(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -67,6 +68,7 @@ struct BlockReader {
 }
 
 impl BlockReader {
+    /// Reads the next frame.
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(body) = &mut self.body {
@@ -83,6 +85,7 @@ impl BlockReader {
         }
     }
 
+    /// Opens a segment, unless it has changed.
     async fn open(&mut self, segment: BlockSegment) -> Result<BlobBody, BoxError> {
         match (segment, &mut self.current) {
             (BlockSegment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),

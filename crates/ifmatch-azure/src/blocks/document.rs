@@ -83,6 +83,7 @@ impl XmlVisitor for BlockListParser {
 }
 
 impl BlockListParser {
+    /// Returns the blocks of a complete document.
     fn end(self) -> Result<Vec<(BlockSource, BlockId)>, AzureError> {
         if self.began && self.depth == 0 {
             Ok(self.blocks)

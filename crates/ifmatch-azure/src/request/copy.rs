@@ -114,6 +114,7 @@ pub(crate) struct CopySource {
 }
 
 impl OperationParser<'_, '_> {
+    /// Parses Copy Blob, Copy Blob From URL and Put Blob From URL.
     pub(super) fn copy(&self) -> Result<CopyParameters, AzureError> {
         let fields = self.fields();
         let write = self.write_whole()?;
@@ -174,6 +175,7 @@ impl OperationParser<'_, '_> {
         }
     }
 
+    /// Parses Put Block From URL.
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
         let (id, lease) = (self.block_id()?, LeaseUse::Write(self.lease_id()?));
         Ok(CopyBlock {
@@ -183,6 +185,7 @@ impl OperationParser<'_, '_> {
         })
     }
 
+    /// Parses Append Block From URL.
     pub(super) fn append_from_url(&self) -> Result<AppendFromUrl, AzureError> {
         let conditions = headers::append_conditions(self.fields())?;
         let (write, client) = (
@@ -197,6 +200,7 @@ impl OperationParser<'_, '_> {
         })
     }
 
+    /// Parses the part of a blob that becomes a block of at most `limit` bytes.
     fn copied_part(&self, limit: u64) -> Result<CopiedPart, AzureError> {
         let fields = self.fields();
         let (md5, crc64) = headers::either((

@@ -236,6 +236,7 @@ pub(super) fn if_tags(headers: &HeaderMap) -> Result<Option<TagCondition>, Azure
     one(headers, &IF_TAGS)?.map(parse).transpose()
 }
 
+/// Returns `true` for a name of metadata: a C# identifier in lower case.
 fn is_metadata_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.bytes().all(inner)
@@ -245,6 +246,7 @@ fn is_metadata_name(name: &str) -> bool {
             .is_some_and(|first| !first.is_ascii_digit())
 }
 
+/// Returns a value to store, if a response can have it.
 fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
     FieldText::new(text).map_err(|error| AzureError::invalid_header(name, &error.to_string()))
 }
@@ -431,6 +433,7 @@ pub(super) fn md5(
     parse_md5(headers, name, str::parse)
 }
 
+/// Parses an MD5 by one of its rules.
 fn parse_md5(
     headers: &HeaderMap,
     name: &HeaderName,

@@ -61,6 +61,7 @@ pub(crate) struct ListParameters {
 }
 
 impl ListParameters {
+    /// Parses List Containers.
     pub(super) fn of_containers(
         head: &Parts,
         query: &QueryParameters,
@@ -70,6 +71,7 @@ impl ListParameters {
         Self::parse(head, query, account, accounts, &OF_CONTAINERS)
     }
 
+    /// Parses List Blobs.
     pub(super) fn of_blobs(
         head: &Parts,
         query: &QueryParameters,

@@ -70,13 +70,13 @@ enum Conditions {
     All,
 }
 
-/// The methods, `restype` and `comp`.
-type Request = (&'static str, &'static str, &'static str);
+/// The methods, divided by spaces, and the values of `restype` and `comp`.
+type RequestSelector = (&'static str, &'static str, &'static str);
 
 /// An operation's rule.
 pub(super) struct OperationRule<N> {
     name: N,
-    request: Request,
+    request: RequestSelector,
     parameters: &'static [&'static str],
     /// Lists of the `x-ms-*` headers that it knows.
     fields: &'static [&'static [&'static str]],
@@ -205,9 +205,10 @@ const LISTING_BLOBS: &[&str] = &[
     "startfrom",
 ];
 
+/// Builds a rule: a row of a table.
 const fn rule<N>(
     name: N,
-    request: Request,
+    request: RequestSelector,
     parameters: &'static [&'static str],
     fields: &'static [&'static [&'static str]],
     conditions: Conditions,
@@ -325,6 +326,7 @@ pub(super) fn find<N: Copy>(
     Ok(rule.name)
 }
 
+/// The error for a method that no rule of the resource has.
 fn wrong_method<N>(candidates: &[&OperationRule<N>]) -> AzureError {
     let mut allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
     // Several rules may have the same method.
@@ -358,6 +360,7 @@ impl<N> OperationRule<N> {
         self.fields.iter().copied().flatten().any(listed)
     }
 
+    /// Rejects parameters that would be ignored.
     fn check_parameters(&self, query: &QueryParameters) -> Result<(), AzureError> {
         let unsupported =
             |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
@@ -373,6 +376,7 @@ impl<N> OperationRule<N> {
         }
     }
 
+    /// Rejects headers that would be ignored.
     fn check_fields(&self, headers: &HeaderMap) -> Result<(), AzureError> {
         let writes = self
             .methods()
@@ -393,6 +397,7 @@ impl<N> OperationRule<N> {
         }
     }
 
+    /// Rejects conditions that would be ignored.
     fn check_conditions(&self, headers: &HeaderMap) -> Result<(), AzureError> {
         let tags = headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH);
         let dates =

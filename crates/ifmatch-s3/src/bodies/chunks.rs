@@ -143,6 +143,7 @@ enum ChunkPosition {
 }
 
 impl ChunkReader {
+    /// Returns the next piece to pass on.
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
@@ -298,14 +299,17 @@ impl ChunkReader {
     }
 }
 
+/// The error for a body that breaks off.
 fn incomplete() -> BoxError {
     malformed("the body ends before its last chunk")
 }
 
+/// The error for a body in another form.
 fn malformed(what: &str) -> BoxError {
     refused(&s3_error!(IncompleteBody, "{what}"))
 }
 
+/// Returns a refusal as the error of the body.
 fn refused(error: &S3Error) -> BoxError {
     BodyRefusal::new(error).into()
 }

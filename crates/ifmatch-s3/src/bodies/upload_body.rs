@@ -211,6 +211,7 @@ impl VerifiedBody {
         Ok(computed)
     }
 
+    /// Keeps the reason, and returns it as the error of the body.
     fn refuse(&self, refused: BodyRefusal) -> BoxError {
         drop(self.outcome.read.set(Err(refused.clone())));
         refused.into()

@@ -156,6 +156,7 @@ fn is_precondition(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
 }
 
+/// Returns `true` if there is no object.
 async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
     let reading = Reading::HEAD.without_lease();
     Ok(backend
@@ -261,6 +262,7 @@ pub(crate) async fn head(
     Ok(response)
 }
 
+/// Returns `true` if a client asks for the checksum.
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
     mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
 }

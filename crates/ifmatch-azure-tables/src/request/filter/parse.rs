@@ -31,10 +31,12 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
+    /// Parses filters joined by `or`.
     fn any(&mut self) -> Result<Filter, TableError> {
         self.chain(&FilterToken::Or, Self::all, Filter::Any)
     }
 
+    /// Parses filters joined by `and`.
     fn all(&mut self) -> Result<Filter, TableError> {
         self.chain(&FilterToken::And, Self::one, Filter::All)
     }
@@ -81,6 +83,7 @@ impl Parser<'_> {
         Ok(filter)
     }
 
+    /// Parses a comparison, or an operand that is boolean by itself.
     fn comparison(&mut self) -> Result<Filter, TableError> {
         let left = self.operand()?;
         match token::next(self.rest) {
@@ -95,6 +98,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses a property or a literal.
     fn operand(&mut self) -> Result<FilterOperand, TableError> {
         let (operand, rest) = match token::next(self.rest) {
             Some((FilterToken::Property(name), rest)) => (FilterOperand::Property(name), rest),
@@ -116,6 +120,7 @@ impl Parser<'_> {
         }
     }
 
+    /// The error for the text that follows.
     fn unexpected(&self) -> TableError {
         let at = self.text.len() - self.rest.trim_start().len();
         TableError::invalid(format!("unexpected text in the filter at byte {at}"))

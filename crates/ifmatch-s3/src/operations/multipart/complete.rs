@@ -447,6 +447,7 @@ struct PartCheck {
 }
 
 impl PartsReader {
+    /// Reads the next frame.
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some((body, check)) = &mut self.current {

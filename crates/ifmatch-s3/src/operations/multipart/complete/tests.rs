@@ -43,6 +43,7 @@ async fn setup() -> Setup {
     .await
 }
 
+/// Creates a bucket with an upload of one part, over a store with this stop.
 async fn setup_with(stop: Stop) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::default();
@@ -91,6 +92,7 @@ async fn setup_with(stop: Stop) -> Setup {
 }
 
 impl Setup {
+    /// Returns a request to complete the upload with its part.
     fn completion(&self) -> CompletionRequest {
         let tag = convert::e_tag(self.part.tag.as_ref()).unwrap();
         let wanted = vec![WantedPart {
