@@ -15,6 +15,7 @@ use ifmatch_blob::dialect::Client;
 use ifmatch_blob::documents::{Crowded, DocumentMemory, Documents};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
+use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 use ifmatch_runtime::{Clock, KeyedQueue, task};
 
 use crate::access::TableAccess;
@@ -38,7 +39,6 @@ use crate::storage::entities::TableEntities;
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
-const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 /// The version of responses to requests without one.
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
@@ -68,8 +68,8 @@ where
     headers.insert(X_MS_VERSION, version.unwrap_or(VERSION));
     headers.extend(
         head.headers
-            .get(X_MS_CLIENT_REQUEST_ID)
-            .map(|id| (X_MS_CLIENT_REQUEST_ID, id.clone())),
+            .get(CLIENT_REQUEST_ID)
+            .map(|id| (CLIENT_REQUEST_ID, id.clone())),
     );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -18,7 +18,7 @@ pub(crate) struct AzureError {
     /// The error code, by which SDKs tell errors apart.
     pub(crate) code: &'static str,
     pub(crate) message: Cow<'static, str>,
-    /// Headers of the response, besides those of every error.
+    /// Headers of the response, besides the usual ones.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 

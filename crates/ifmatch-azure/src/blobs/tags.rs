@@ -23,7 +23,7 @@ pub(crate) async fn set_tags(
 ) -> Result<Response<BlobBody>, AzureError> {
     let SetTags { write, document } = set;
     let tags = parse(&body::read(context, document, body).await?)?;
-    // A retry can't be recognised: its key would have to include the tags.
+    // A retry can't be recognized: its key would have to include the tags.
     set_blob_headers(
         context,
         blob,

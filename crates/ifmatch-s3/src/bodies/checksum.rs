@@ -243,7 +243,7 @@ impl ChecksumPlan {
     }
 }
 
-/// Returns the checksum to keep with bytes, of the verified ones: that of the preferred algorithm, or without one the first.
+/// Returns the checksum to keep with bytes, of the verified ones: the one of the preferred algorithm, or the first if none is preferred.
 pub(crate) fn kept(checksum: &Checksum, preferred: Option<DigestAlgorithm>) -> Option<FieldText> {
     let kept = |algorithm: DigestAlgorithm| field(algorithm, algorithm.of(checksum)?);
     match preferred {

@@ -103,7 +103,7 @@ struct TagChange<'a> {
 }
 
 impl TagChange<'_> {
-    /// Replaces the tags, on the conditions of the request. A repeated request isn't recognised: its tags aren't part of its name.
+    /// Replaces the tags, on the conditions of the request. A repeated request isn't recognized: its tags aren't part of its name.
     async fn apply(
         self,
         backend: &Backend,
