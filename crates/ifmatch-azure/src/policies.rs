@@ -158,6 +158,7 @@ impl PoliciesParser {
     }
 }
 
+/// An element of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PolicyElement {
     Root,

@@ -28,7 +28,7 @@ use crate::error::AzureError;
 use access_policy::AccessPolicy;
 use shared_access::{SharedAccessClaim, SignedService};
 
-pub use shared_access::{Level, SharedAccess, SharedAccessError};
+pub use shared_access::{ResourceLevel, SharedAccess, SharedAccessError};
 
 /// The address of the blob to copy.
 pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
@@ -142,9 +142,9 @@ pub(crate) fn authenticate_source(
     }
     match authenticate_shared(accounts, &head, SignedService::Blob, now, policy)?.grant {
         AccessGrant::SharedAccess(access) => {
-            access.permit(Level::Object, "r")?;
+            access.permit(ResourceLevel::Object, "r")?;
             if reads_tags {
-                Ok(access.permit(Level::Object, "t")?)
+                Ok(access.permit(ResourceLevel::Object, "t")?)
             } else {
                 Ok(())
             }

@@ -77,9 +77,9 @@ pub(super) enum SignedService {
     Table,
 }
 
-/// The level of an operation, as in `srt`.
+/// The level of the resource of an operation, as in `srt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum ResourceLevel {
     /// The account.
     Service,
     /// A container or table.
@@ -171,10 +171,11 @@ pub struct SharedAccess {
     overrides: Vec<(HeaderName, HeaderValue)>,
 }
 
+/// The resources that a signature is for.
 #[derive(Clone, Debug)]
 enum SignedScope {
     /// The levels in `srt`.
-    Account(Vec<Level>),
+    Account(Vec<ResourceLevel>),
     /// A blob, or a container and its blobs. The text names it, so the signature fits no other.
     Blob,
     /// The entities of a table, by its name in lower case.
@@ -186,18 +187,19 @@ impl SharedAccess {
     ///
     /// # Errors
     /// The signature doesn't grant it.
-    pub fn permit(&self, level: Level, any_of: &str) -> Result<(), SharedAccessError> {
+    pub fn permit(&self, level: ResourceLevel, any_of: &str) -> Result<(), SharedAccessError> {
         match &self.scope {
             SignedScope::Account(levels) if !levels.contains(&level) => {
                 return Err(SharedAccessError::ResourceType);
             }
             // As in Azure, a signature for a container is one for its blobs: their listing, and nothing else of its own.
             SignedScope::Blob
-                if level == Level::Service || (level == Level::Container && any_of != "l") =>
+                if level == ResourceLevel::Service
+                    || (level == ResourceLevel::Container && any_of != "l") =>
             {
                 return Err(SharedAccessError::Permission);
             }
-            SignedScope::Table(..) if level != Level::Object => {
+            SignedScope::Table(..) if level != ResourceLevel::Object => {
                 return Err(SharedAccessError::Permission);
             }
             _ => {}
@@ -465,9 +467,9 @@ impl SharedAccessClaim {
                     .find("srt")
                     .ok_or(SharedAccessError::Malformed("srt"))?;
                 let all = [
-                    ('s', Level::Service),
-                    ('c', Level::Container),
-                    ('o', Level::Object),
+                    ('s', ResourceLevel::Service),
+                    ('c', ResourceLevel::Container),
+                    ('o', ResourceLevel::Object),
                 ];
                 SignedScope::Account(
                     all.iter()
