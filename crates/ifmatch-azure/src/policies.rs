@@ -65,7 +65,7 @@ pub(crate) fn document(policies: &[AccessPolicy]) -> String {
     for policy in policies {
         xml.open("SignedIdentifier");
         xml.text("Id", &policy.id);
-        // As Azure, without an element if it has no limits.
+        // As in Azure, a policy without limits has no element for them.
         if policy.limits.iter().all(Option::is_none) {
             xml.close("SignedIdentifier");
             continue;

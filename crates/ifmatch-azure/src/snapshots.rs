@@ -2,8 +2,7 @@
 //!
 //! A snapshot is a blob in an internal container, so no store needs to know about snapshots. Its name begins with what identifies its
 //! blob's *life*: the container and its creation, the blob and its creation. Nothing reaches a deleted blob's
-//! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy, for which a folder needs no more than a second
-//! name of the file.
+//! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy; a store in a folder makes a hard link if it can.
 //!
 //! Only a store with an index has snapshots: no other tells when a blob was created.
 //!

@@ -372,7 +372,7 @@ impl SharedDatabase {
                 }
             };
             let storage = self.storage()?;
-            // Forgotten before the next commit: if that were to be lost, it would not be one that failed.
+            // Forgotten before the next commit, which is acknowledged: its loss must not look like this failure.
             let copied = into_place(storage, Some(&view.database)).and_then(|database| {
                 storage
                     .remember_failure(false)

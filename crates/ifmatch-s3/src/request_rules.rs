@@ -1,8 +1,8 @@
 //! The operations that are served, and what a request for one may carry.
 //!
-//! `s3s` selects an operation by the names in the query that it knows. To any other name it is blind, and selects the plain operation: a
-//! `PUT /bucket/key?renameObject` was a `PutObject` without bytes, and `DELETE /bucket/key?annotation` deleted the object. So each name is
-//! compared with the parameters of the operation that `s3s` has selected, before it reads the body:
+//! `s3s` selects an operation by the names in the query that it knows. It ignores any other name, and selects the plain operation:
+//! `PUT /bucket/key?renameObject` would be a `PutObject` without bytes, and `DELETE /bucket/key?annotation` would delete the object. So
+//! each name is compared with the parameters of the operation that `s3s` has selected, before it reads the body:
 //!
 //! - Parameters of the operation are taken.
 //! - The [names by which S3 selects an operation](SELECTORS) are refused, with or without a value.

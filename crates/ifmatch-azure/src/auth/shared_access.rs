@@ -307,7 +307,7 @@ impl SharedAccessClaim {
         let malformed = SharedAccessError::Malformed("names and values");
         let parameters =
             QueryParameters::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
-        // They could move text from one line to another.
+        // Control characters could move text from one line to another.
         if parameters.has_control() {
             return Err(malformed);
         }

@@ -128,7 +128,7 @@ pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, Azu
         };
         let list = CommittedList::find(store, paths, &opened.info, memory.as_deref_mut()).await?;
         let id = opened.info.headers.block_list.clone();
-        // Looked for twice, the list is lost; the bytes aren't.
+        // A list that is missing twice is lost; the bytes aren't.
         if list.is_some() || id.is_none() || id == before {
             return Ok(Some((opened, list)));
         }

@@ -280,7 +280,7 @@ impl UploadLocation {
 
 impl StoredPart {
     /// Returns `true` for the tag of the part, or of an earlier one with the same bytes: a client that sends a part twice may list the
-    /// tag of either response. If the store knows the hash of the bytes, the tag of a version is that and the number of its write.
+    /// tag of either response. If the store knows the hash of the bytes, the tag of a version is this hash and the number of its write.
     pub(crate) fn is_named_by(&self, tag: &EntityTag) -> bool {
         let is_of_bytes = || {
             let bytes = self.info.hash.as_ref().map(ContentHash::content_tag);
