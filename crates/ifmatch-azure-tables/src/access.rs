@@ -1,6 +1,6 @@
 //! The rights of requests.
 
-use ifmatch_azure::auth::{AccessGrant, AuthError, Level, SharedAccessError};
+use ifmatch_azure::auth::{AccessGrant, AuthError, ResourceLevel, SharedAccessError};
 
 use crate::entity::key::EntityKey;
 use crate::error::TableError;
@@ -13,17 +13,17 @@ pub(crate) struct TableAccess(pub(crate) AccessGrant);
 impl TableAccess {
     /// Permits operations on the service that need any of these permissions.
     pub(crate) fn to_service(&self, any_of: &str) -> Result<(), TableError> {
-        self.check(Level::Service, any_of)
+        self.check(ResourceLevel::Service, any_of)
     }
 
     /// Permits operations on tables that need any of these permissions.
     pub(crate) fn to_tables(&self, any_of: &str) -> Result<(), TableError> {
-        self.check(Level::Container, any_of)
+        self.check(ResourceLevel::Container, any_of)
     }
 
     /// Permits operations on entities that need any of these permissions.
     pub(crate) fn to_entities(&self, any_of: &str) -> Result<(), TableError> {
-        self.check(Level::Object, any_of)
+        self.check(ResourceLevel::Object, any_of)
     }
 
     /// Permits operations on this entity.
@@ -45,7 +45,8 @@ impl TableAccess {
         }
     }
 
-    fn check(&self, level: Level, any_of: &str) -> Result<(), TableError> {
+    /// Permits operations at this level that need any of these permissions.
+    fn check(&self, level: ResourceLevel, any_of: &str) -> Result<(), TableError> {
         match &self.0 {
             AccessGrant::Everything => Ok(()),
             AccessGrant::SharedAccess(access) => {

@@ -1,16 +1,14 @@
 //! Errors of the table service: Azure's codes, as JSON.
 
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use ifmatch_azure::auth::AuthError;
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::documents::{Crowded, DocumentError};
 use ifmatch_blob::store::{StoreError, StoreErrorKind};
-
-/// Repeats the error code of the body.
-const X_MS_ERROR_CODE: HeaderName = HeaderName::from_static("x-ms-error-code");
+use ifmatch_core::lease::azure::ERROR_CODE;
 
 /// An error response.
 #[derive(Debug)]
@@ -21,10 +19,11 @@ pub(crate) struct TableError {
     index: Option<usize>,
 }
 
+/// The reason why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Refused(ErrorCode),
-    NotAuthorised(AuthError),
+    NotAuthenticated(AuthError),
 }
 
 macro_rules! codes {
@@ -86,6 +85,7 @@ codes! {
 }
 
 impl TableError {
+    /// Creates an error with the usual message of its code.
     pub(crate) fn new(code: ErrorCode) -> Self {
         Self {
             reason: Reason::Refused(code),
@@ -116,7 +116,7 @@ impl TableError {
     pub(crate) fn code(&self) -> ErrorCode {
         match self.reason {
             Reason::Refused(code) => code,
-            Reason::NotAuthorised(error) => panic!("{error}"),
+            Reason::NotAuthenticated(error) => panic!("{error}"),
         }
     }
 
@@ -124,7 +124,7 @@ impl TableError {
     pub(crate) fn name(&self) -> &'static str {
         match self.reason {
             Reason::Refused(code) => code.parts().0,
-            Reason::NotAuthorised(error) => error.code(),
+            Reason::NotAuthenticated(error) => error.code(),
         }
     }
 
@@ -132,7 +132,7 @@ impl TableError {
     pub(crate) fn to_response(&self) -> Response<BlobBody> {
         let (code, status, message) = match self.reason {
             Reason::Refused(code) => code.parts(),
-            Reason::NotAuthorised(error) => (
+            Reason::NotAuthenticated(error) => (
                 error.code(),
                 error.status(),
                 "Server failed to authenticate the request.",
@@ -140,13 +140,14 @@ impl TableError {
         };
         let detail = match self.reason {
             Reason::Refused(_) => self.detail.clone(),
-            Reason::NotAuthorised(error) => Some(error.to_string()),
+            Reason::NotAuthenticated(error) => Some(error.to_string()),
         };
         let message = detail.map_or(message.to_owned(), |detail| format!("{message}\n{detail}"));
         // Clients take the index from the text before the colon.
-        let message = self
-            .index
-            .map_or(message.clone(), |index| format!("{index}:{message}"));
+        let message = match self.index {
+            Some(index) => format!("{index}:{message}"),
+            None => message,
+        };
         let body = json!({ "odata.error": { "code": code, "message": { "lang": "en-US", "value": message } } });
         let mut response = Response::new(BlobBody::from(body.to_string()));
         *response.status_mut() = status;
@@ -155,7 +156,7 @@ impl TableError {
             CONTENT_TYPE,
             HeaderValue::from_static("application/json;charset=utf-8"),
         );
-        headers.insert(X_MS_ERROR_CODE, HeaderValue::from_static(code));
+        headers.insert(ERROR_CODE, HeaderValue::from_static(code));
         if status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -166,7 +167,7 @@ impl TableError {
 impl From<AuthError> for TableError {
     fn from(error: AuthError) -> Self {
         Self {
-            reason: Reason::NotAuthorised(error),
+            reason: Reason::NotAuthenticated(error),
             detail: None,
             index: None,
         }
@@ -219,6 +220,6 @@ mod tests {
             .at(3)
             .to_response();
         assert_eq!(response.status(), StatusCode::INSUFFICIENT_STORAGE);
-        assert_eq!(response.headers()[X_MS_ERROR_CODE], "InsufficientStorage");
+        assert_eq!(response.headers()[ERROR_CODE], "InsufficientStorage");
     }
 }

@@ -41,6 +41,7 @@ pub(crate) struct ResponseFormat {
 }
 
 impl ResponseFormat {
+    /// Returns the format for a request, with URLs as the client addressed the account.
     pub(crate) fn new(head: &Parts, account: &str, metadata: MetadataLevel) -> Self {
         let scheme = head.uri.scheme_str().unwrap_or("http");
         let authority = head.uri.authority().map(http::uri::Authority::as_str);
@@ -137,6 +138,7 @@ impl ResponseFormat {
         self.json(set, Map::from_iter([("value".to_owned(), rows.into())]))
     }
 
+    /// A response with this JSON, which describes an element of a set, or the set.
     fn json(&self, set: &str, mut json: Map<String, Json>) -> Response<BlobBody> {
         if self.metadata >= MetadataLevel::Minimal {
             json.insert(

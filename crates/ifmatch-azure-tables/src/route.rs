@@ -15,6 +15,7 @@ use ifmatch_blob::dialect::Client;
 use ifmatch_blob::documents::{Crowded, DocumentMemory, Documents};
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{BlobStore, BoxError, StoreError, StoreErrorKind};
+use ifmatch_core::lease::azure::CLIENT_REQUEST_ID;
 use ifmatch_runtime::{Clock, KeyedQueue, task};
 
 use crate::access::TableAccess;
@@ -31,13 +32,13 @@ use crate::request::options::QueryOptions;
 use crate::request::resource::TableResource;
 use crate::request::verb::{Verb, permissions};
 use crate::response::ResponseFormat;
+use crate::storage;
 use crate::storage::batch::FailedOperation;
 use crate::storage::change::{EntityChange, EntityOperation};
 use crate::storage::entities::TableEntities;
 use crate::storage::tables::{AccountContainers, Table, TableName};
 
 const X_MS_VERSION: HeaderName = HeaderName::from_static("x-ms-version");
-const X_MS_CLIENT_REQUEST_ID: HeaderName = HeaderName::from_static("x-ms-client-request-id");
 /// The version of responses to requests without one.
 const VERSION: HeaderValue = HeaderValue::from_static("2019-02-02");
 
@@ -67,8 +68,8 @@ where
     headers.insert(X_MS_VERSION, version.unwrap_or(VERSION));
     headers.extend(
         head.headers
-            .get(X_MS_CLIENT_REQUEST_ID)
-            .map(|id| (X_MS_CLIENT_REQUEST_ID, id.clone())),
+            .get(CLIENT_REQUEST_ID)
+            .map(|id| (CLIENT_REQUEST_ID, id.clone())),
     );
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -92,6 +93,7 @@ fn count(
     Ok(Response::from_parts(parts, body))
 }
 
+/// Authenticates a request, parses it, and carries it out.
 async fn route<B>(
     shared: &TableContext,
     head: &Parts,
@@ -106,14 +108,14 @@ where
     let address = TableResource::parse(head.uri.path())?;
     let method = Verb::of(head)?;
     let options = QueryOptions::parse(head.uri.query().unwrap_or_default())?;
-    if let Some((restype, comp)) = &options.other {
+    if let Some((restype, comp)) = &options.subject {
         return about_service(&TableAccess(grant), &address, method, (restype, comp));
     }
     let metadata = MetadataLevel::requested(options.format.as_deref(), &head.headers)?;
     let format = ResponseFormat::new(head, account.name(), metadata);
     let containers = AccountContainers::of(account)
         .map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
-    let request = Request {
+    let request = AuthenticatedRequest {
         shared,
         headers: &head.headers,
         client: head.extensions.get().copied(),
@@ -152,7 +154,7 @@ fn about_service(
 }
 
 /// An authenticated request.
-struct Request<'a> {
+struct AuthenticatedRequest<'a> {
     shared: &'a TableContext,
     headers: &'a HeaderMap,
     client: Option<Client>,
@@ -163,7 +165,8 @@ struct Request<'a> {
     account: String,
 }
 
-impl Request<'_> {
+impl AuthenticatedRequest<'_> {
+    /// Answers a request to `$batch`.
     async fn batch<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
@@ -177,8 +180,7 @@ impl Request<'_> {
         let body =
             str::from_utf8(&bytes).map_err(|_| TableError::invalid("the body is not UTF-8"))?;
         let parts = changeset::parse(self.headers, body)?;
-        let id = ifmatch_runtime::nonce()
-            .map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?;
+        let id = storage::random()?;
         let answer = batch::multipart(self.run_batch(parts).await, id).await?;
         Ok(answer.map(|body| body.in_place_of(bytes.clone())))
     }
@@ -216,6 +218,7 @@ impl Request<'_> {
         })
     }
 
+    /// Answers a request to all tables: a query or a creation.
     async fn tables<B>(&self, verb: Verb, body: B) -> Result<Response<BlobBody>, TableError>
     where
         B: Body<Data = Bytes> + Send,
@@ -246,6 +249,7 @@ impl Request<'_> {
         }
     }
 
+    /// Answers a request to a table: a read or a deletion.
     async fn table(&self, name: &TableName, verb: Verb) -> Result<Response<BlobBody>, TableError> {
         let store = &*self.shared.store;
         self.access
@@ -260,6 +264,7 @@ impl Request<'_> {
         }
     }
 
+    /// Answers a request to the entities of a table: a query or an insertion.
     async fn entities<B>(
         &self,
         table: &TableName,
@@ -295,6 +300,7 @@ impl Request<'_> {
         Ok(answer.map(|body| body.in_place_of(bytes)))
     }
 
+    /// Answers a request to an entity.
     async fn entity<B>(
         &self,
         table: &TableName,
@@ -315,14 +321,7 @@ impl Request<'_> {
                 bytes = self.read_json(body).await?;
                 (guard, Entity::parse(&write::object(&bytes)?)?)
             }
-            Verb::Delete => match write::guard(self.headers)? {
-                IfMatch::None => {
-                    return Err(
-                        TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")
-                    );
-                }
-                guard => (guard, Entity::default()),
-            },
+            Verb::Delete => (write::required_guard(self.headers)?, Entity::default()),
             Verb::Post => return Err(TableError::new(ErrorCode::UnsupportedHttpVerb)),
         };
         for needed in permissions(verb, &guard) {
@@ -394,6 +393,7 @@ impl Request<'_> {
         found.ok_or_else(|| TableError::new(ErrorCode::TableNotFound))
     }
 
+    /// Returns access to the entities of a table.
     fn entities_of<'a>(&'a self, table: &'a Table) -> TableEntities<'a> {
         let TableContext {
             store,

@@ -36,9 +36,8 @@ use crate::storage::tables::AccountContainers;
 /// | `DELETE` on an entity | deletes it; requires `If-Match` |
 /// | `POST /{account}/$batch` | 202; up to 100 changes to entities of a partition, or none |
 ///
-/// All requests must be signed with an account's key, or carry a shared access signature. A tag in `If-Match` is compared as text; if it differs, the
-/// response is 412 `UpdateConditionNotSatisfied`. The store must number its writes, as
-/// `IndexedStore` does.
+/// All requests must be signed with an account's key, or carry a shared access signature. A tag in `If-Match` is compared as text; if
+/// it differs, the response is 412 `UpdateConditionNotSatisfied`. The store must number its writes, as `IndexedStore` does.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -29,6 +29,7 @@ use crate::response::XmlWriter;
 use crate::response::{self, headers};
 use crate::{body, lookup, snapshots};
 
+/// Create Container.
 pub(crate) async fn create_container(
     context: &Context,
     container: &ContainerName,
@@ -118,6 +119,7 @@ pub(crate) async fn set_policies(
     set_container(context, container, write, HeaderChange::Policies(policies)).await
 }
 
+/// Lease Container.
 pub(crate) async fn lease_container(
     context: &Context,
     container: &ContainerName,
@@ -137,6 +139,7 @@ pub(crate) async fn lease_container(
     Ok(response::leased(action, &leased))
 }
 
+/// Delete Container.
 pub(crate) async fn delete_container(
     context: &Context,
     container: &ContainerName,
@@ -187,13 +190,12 @@ async fn check(
     conditions.check(info.last_modified, info.lease.as_ref(), lease)
 }
 
+/// Builds a response with the tag and date of a container.
 fn changed(status: StatusCode, info: &ContainerInfo) -> Response<BlobBody> {
     response::empty(status, info.tag.as_ref(), info.last_modified)
 }
 
-/// Number of entries read from the store at a time.
-const STEP: usize = 500;
-
+/// List Blobs.
 pub(crate) async fn list_blobs(
     context: &Context,
     container: &ContainerName,
@@ -342,6 +344,10 @@ impl BlobPage<'_> {
     }
 }
 
+/// Number of containers read from the store at a time.
+const STEP: usize = 500;
+
+/// List Containers.
 pub(crate) async fn list_containers(
     context: &Context,
     list: &ListParameters,
@@ -399,6 +405,7 @@ pub(crate) async fn list_containers(
     Ok(end(xml, next, memory))
 }
 
+/// Begins the document of a listing.
 fn begin(list: &ListParameters, attributes: &[(&str, &str)]) -> XmlWriter {
     let mut xml = XmlWriter::begin_with("EnumerationResults", attributes);
     xml.text("Prefix", &list.prefix);
@@ -418,6 +425,7 @@ fn begin(list: &ListParameters, attributes: &[(&str, &str)]) -> XmlWriter {
     xml
 }
 
+/// Ends the document of a listing, which holds its memory until it is sent.
 fn end(mut xml: XmlWriter, next: Option<String>, memory: DocumentMemory) -> Response<BlobBody> {
     xml.maybe(
         "NextMarker",
@@ -426,6 +434,12 @@ fn end(mut xml: XmlWriter, next: Option<String>, memory: DocumentMemory) -> Resp
     response::document(memory.hold(xml.end("EnumerationResults")))
 }
 
+/// Returns the text of a field.
+fn text(field: Option<&FieldText>) -> Option<&str> {
+    field.map(FieldText::as_str)
+}
+
+/// Adds an item of List Blobs.
 fn add_blob(
     xml: &mut XmlWriter,
     name: &str,
@@ -433,7 +447,6 @@ fn add_blob(
     snapshot: Option<SnapshotTime>,
     list: &ListParameters,
 ) {
-    let field = |field: &Option<FieldText>| field.as_ref().map(|text| text.as_str().to_owned());
     xml.open("Blob");
     xml.blob_name(name);
     if let Some(time) = snapshot {
@@ -444,32 +457,21 @@ fn add_blob(
     xml.text("Last-Modified", &info.last_modified.to_string());
     add_tag(xml, info.tag.as_ref());
     xml.text("Content-Length", &info.length.to_string());
-    let media_type = field(&info.headers.content_type);
+    let stored = &info.headers;
     xml.text(
         "Content-Type",
-        media_type
-            .as_deref()
-            .unwrap_or(headers::DEFAULT_CONTENT_TYPE),
+        text(stored.content_type.as_ref()).unwrap_or(headers::DEFAULT_CONTENT_TYPE),
     );
-    xml.maybe(
-        "Content-Encoding",
-        field(&info.headers.content_encoding).as_deref(),
-    );
-    xml.maybe(
-        "Content-Language",
-        field(&info.headers.content_language).as_deref(),
-    );
+    xml.maybe("Content-Encoding", text(stored.content_encoding.as_ref()));
+    xml.maybe("Content-Language", text(stored.content_language.as_ref()));
     if let Some(md5) = info.headers.content_md5 {
         xml.text("Content-MD5", &md5.to_string());
     }
     xml.maybe(
         "Content-Disposition",
-        field(&info.headers.content_disposition).as_deref(),
+        text(stored.content_disposition.as_ref()),
     );
-    xml.maybe(
-        "Cache-Control",
-        field(&info.headers.cache_control).as_deref(),
-    );
+    xml.maybe("Cache-Control", text(stored.cache_control.as_ref()));
     xml.text("BlobType", headers::blob_type(&info.headers));
     if info.headers.append.is_some_and(|append| append.sealed) {
         xml.text("Sealed", "true");
@@ -509,6 +511,7 @@ fn add_blob(
     xml.close("Blob");
 }
 
+/// Adds an item of List Containers.
 fn add_container(xml: &mut XmlWriter, name: &str, entry: &ContainerEntry, with_metadata: bool) {
     let info = &entry.info;
     xml.open("Container");

@@ -16,7 +16,7 @@ use crate::error::AzureError;
 
 /// The polynomial, lowest coefficient first.
 const POLYNOMIAL: u64 = 0x9A6C_9329_AC4B_C9B5;
-/// The CRC-64 of each byte. Computed, since the Worker's size counts.
+/// The CRC-64 of each byte. Computed at the first use, since the size of the WebAssembly module counts.
 static TABLE: LazyLock<[u64; 256]> = LazyLock::new(table);
 
 /// The CRC-64 of some bytes.
@@ -85,6 +85,7 @@ impl Crc64Watch {
     }
 }
 
+/// A body whose CRC-64 is computed as it is read.
 struct WatchedBody {
     body: Upload,
     wanted: Crc64,
@@ -121,6 +122,7 @@ impl Body for WatchedBody {
     }
 }
 
+/// Computes [`TABLE`].
 fn table() -> [u64; 256] {
     let shift = |crc: u64, _| {
         if crc & 1 == 1 {
@@ -138,7 +140,7 @@ mod tests {
 
     /// The check value of CRC-64/NVME.
     #[test]
-    fn the_crc_is_that_of_the_catalogue() {
+    fn the_crc_has_the_check_value_of_the_catalogue() {
         assert_eq!(Crc64::of(b"123456789"), Crc64(0xAE8B_1486_0A79_9888));
         assert_eq!(Crc64::of(b"12345").and(b"6789"), Crc64::of(b"123456789"));
     }

@@ -18,10 +18,12 @@ pub(crate) struct AzureError {
     /// The error code, by which SDKs tell errors apart.
     pub(crate) code: &'static str,
     pub(crate) message: Cow<'static, str>,
+    /// Headers of the response, besides the usual ones.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl AzureError {
+    /// Creates an error with this code, and a message that says what to do.
     pub(crate) fn new(
         status: StatusCode,
         code: &'static str,
@@ -39,6 +41,7 @@ impl AzureError {
         Self::new(StatusCode::BAD_REQUEST, code, message)
     }
 
+    /// Adds a header to the response.
     pub(crate) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
@@ -107,15 +110,16 @@ impl AzureError {
         )
     }
 
+    /// The error for a request that may succeed if it is repeated.
     pub(crate) fn busy() -> Self {
-        Self::busy_since("the service is busy, or another write is in flight. Retry")
+        Self::busy_because("the service is busy, or another write is in flight. Retry")
     }
 
     pub(crate) fn crowded(crowded: Crowded) -> Self {
-        Self::busy_since(crowded.to_string())
+        Self::busy_because(crowded.to_string())
     }
 
-    pub(crate) fn busy_since(message: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn busy_because(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "ServerBusy", message)
             .with(RETRY_AFTER, 1.into())
     }
@@ -134,6 +138,7 @@ impl AzureError {
         )
     }
 
+    /// The error for an operation on a blob of another type.
     pub(crate) fn other_type() -> Self {
         let message = "the blob's type doesn't support this operation. A blob keeps its type until it is deleted";
         Self::new(StatusCode::CONFLICT, "InvalidBlobType", message)
@@ -165,6 +170,7 @@ impl AzureError {
         )
     }
 
+    /// The error for a copy from another account or server.
     pub(crate) fn foreign_source() -> Self {
         let message = "the source must be a blob of the same account at this request's host: the service contacts no other \
                        server";
@@ -210,6 +216,7 @@ impl AzureError {
         }
     }
 
+    /// Translates an error of the store that blobs and containers share.
     fn of_store(error: &StoreError) -> Self {
         let text = || error.to_string();
         let answer = match error.kind() {
@@ -218,7 +225,7 @@ impl AzureError {
                 None => Self::condition_not_met(),
             },
             StoreErrorKind::InFlight { .. } | StoreErrorKind::Unavailable => Self::busy(),
-            StoreErrorKind::Crowded => Self::busy_since(text()),
+            StoreErrorKind::Crowded => Self::busy_because(text()),
             StoreErrorKind::NotFound => Self::blob_not_found(),
             StoreErrorKind::ContainerNotFound => Self::container_not_found(),
             StoreErrorKind::ContainerExists => {

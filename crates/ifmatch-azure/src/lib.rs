@@ -109,7 +109,7 @@ pub fn is_signed(uri: &Uri, headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// The store failed. Entries removed before stay removed.
-pub async fn collect_blocks(context: &Context) -> Result<u64, StoreError> {
+pub async fn collect_garbage(context: &Context) -> Result<u64, StoreError> {
     Ok(block_storage::staging::collect(context).await? + snapshots::collect(context).await?)
 }
 
@@ -180,6 +180,7 @@ async fn carry_out(
     }
 }
 
+/// Executes a permitted operation on a container.
 async fn on_container(
     context: &Context,
     container: &ContainerName,
@@ -214,7 +215,8 @@ async fn on_container(
     }
 }
 
-/// Each future is boxed separately, so the caller's future isn't as large as the largest of them.
+/// Executes a permitted operation on a blob. Each future is boxed separately, so the caller's future isn't as large as the largest of
+/// them.
 async fn on_blob(
     context: &Context,
     blob: &BlobPath,

@@ -65,7 +65,7 @@ pub(crate) fn document(policies: &[AccessPolicy]) -> String {
     for policy in policies {
         xml.open("SignedIdentifier");
         xml.text("Id", &policy.id);
-        // As Azure, without an element if it has no limits.
+        // As in Azure, a policy without limits has no element for them.
         if policy.limits.iter().all(Option::is_none) {
             xml.close("SignedIdentifier");
             continue;
@@ -108,6 +108,7 @@ pub(crate) async fn named(
     })
 }
 
+/// Finds the policy with this container and id.
 async fn find(
     context: &Context,
     named: Option<(ContainerName, String)>,
@@ -157,6 +158,7 @@ impl PoliciesParser {
     }
 }
 
+/// An element of a document.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PolicyElement {
     Root,

@@ -20,6 +20,7 @@ pub fn table_properties() -> Response<BlobBody> {
 
 const PROPERTIES: &str = "StorageServiceProperties";
 
+/// Begins the properties that both services have.
 fn common_properties() -> XmlWriter {
     let mut xml = XmlWriter::begin(PROPERTIES);
     xml.open("Logging");
@@ -40,6 +41,7 @@ fn common_properties() -> XmlWriter {
     xml
 }
 
+/// Adds a feature that is off.
 fn switched_off(xml: &mut XmlWriter, name: &str) {
     xml.open(name);
     xml.text("Enabled", "false");

@@ -2,8 +2,7 @@
 //!
 //! A snapshot is a blob in an internal container, so no store needs to know about snapshots. Its name begins with what identifies its
 //! blob's *life*: the container and its creation, the blob and its creation. Nothing reaches a deleted blob's
-//! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy, for which a folder needs no more than a second
-//! name of the file.
+//! snapshots, even if another blob gets its name: they are garbage. The bytes are a copy; a store in a folder makes a hard link if it can.
 //!
 //! Only a store with an index has snapshots: no other tells when a blob was created.
 //!
@@ -118,6 +117,7 @@ impl BlobLife {
         Ok(Self::of(&container, blob, &opened.info).map(|life| (life, opened.info)))
     }
 
+    /// Returns the path at which the snapshot of this time is stored.
     fn path(&self, time: SnapshotTime) -> Result<BlobPath, AzureError> {
         let name = BlobName::new(&format!("{}{}", self.folder, time.name()))?;
         Ok(BlobPath {
@@ -201,6 +201,7 @@ impl BlobLife {
             .await
     }
 
+    /// Removes all snapshots.
     async fn discard_all(&self, context: &Context) -> Result<(), AzureError> {
         self.discard(context, self.times(context).await?).await
     }
@@ -216,6 +217,7 @@ struct SnapshotOrigin {
 }
 
 impl SnapshotOrigin {
+    /// Reads the text that a store keeps.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ');
         let (tag, date, name) = (
@@ -231,6 +233,7 @@ impl SnapshotOrigin {
         })
     }
 
+    /// Returns the text for the store.
     fn to_field(&self) -> Result<FieldText, AzureError> {
         let tag = self
             .tag
@@ -325,7 +328,7 @@ async fn take_at(
         }
         written => written.map_err(AzureError::of_blob)?,
     };
-    if let Err(error) = confirm(context, blob, &life).await {
+    if let Err(error) = announce(context, blob, &life).await {
         if *error.kind() == StoreErrorKind::NotFound {
             // The blob was deleted: this isn't its snapshot.
             life.discard(context, vec![time]).await?;
@@ -348,7 +351,7 @@ async fn take_at(
 }
 
 /// Changes the field of the blob by which a deletion learns of a snapshot.
-async fn confirm(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<(), StoreError> {
+async fn announce(context: &Context, blob: &BlobPath, life: &BlobLife) -> Result<(), StoreError> {
     let last = FieldText::new(&format!("{:016x}", nonce()?));
     let last = last.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
     let change = HeaderChange::Snapshot {
@@ -527,6 +530,7 @@ async fn refuse_snapshots(
     ))
 }
 
+/// Translates the result of a deletion.
 async fn explained(
     context: &Context,
     blob: &BlobPath,
@@ -560,7 +564,7 @@ pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
     .await
 }
 
-/// Returns `true` if a snapshot belongs to the current life of its blob.
+/// Returns `true` if a snapshot belongs to the current life of its blob, or if it can't be told.
 async fn is_used(context: &Context, place: &BlobPath) -> Result<bool, StoreError> {
     let store = &*context.store;
     let snapshot = store.open(place, Reading::HEAD.without_lease()).await?;
@@ -594,6 +598,7 @@ async fn to_the_end<T: Send + 'static>(
         .unwrap_or_else(|| Err(AzureError::internal()))
 }
 
+/// The error for a store that can't have snapshots.
 fn unsupported() -> AzureError {
     let message = "in front of an object store (--store), no snapshots are taken";
     AzureError::new(StatusCode::NOT_IMPLEMENTED, "NotImplemented", message)

@@ -3,14 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ifmatch_register::{ConnectError, ConnectErrorKind};
 use percent_encoding::percent_decode_str;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-use ifmatch_register::{ConnectError, ConnectErrorKind};
-
 use crate::error::unusable;
 
-/// Port of etcd's clients.
+/// Port of a member for clients, unless the URL names another.
 pub(crate) const PORT: u16 = 2379;
 
 /// The address of a cluster, with the user and the prefix of the keys.
@@ -26,7 +25,9 @@ pub(crate) const PORT: u16 = 2379;
 #[derive(Clone)]
 pub struct Address {
     pub(crate) members: Vec<Endpoint>,
+    /// The name and the password.
     pub(crate) user: Option<(String, String)>,
+    /// The prefix of all keys, which ends with a slash.
     pub(crate) prefix: String,
 }
 
@@ -88,12 +89,14 @@ impl fmt::Debug for Address {
     }
 }
 
+/// Parses `user:password`.
 fn parse_user(user: &str) -> Option<(String, String)> {
     let (name, password) = user.split_once(':')?;
     let decode = |text| Some(percent_decode_str(text).decode_utf8().ok()?.into_owned());
     decode(name).zip(decode(password))
 }
 
+/// Parses `host[:port]`.
 fn parse_member(scheme: &str, host: &str) -> Result<Endpoint, ConnectError> {
     let port = host.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
     let uri = match port {
@@ -108,12 +111,14 @@ fn parse_member(scheme: &str, host: &str) -> Result<Endpoint, ConnectError> {
     }
 }
 
+/// Returns a member whose connections are encrypted.
 fn with_tls(member: Endpoint, tls: &ClientTlsConfig) -> Result<Endpoint, ConnectError> {
     member
         .tls_config(tls.clone())
         .map_err(|error| unusable(ConnectErrorKind::Certificate, error))
 }
 
+/// The error for a malformed URL.
 fn invalid() -> ConnectError {
     let form =
         "use etcd://[user:password@]host[:port][,host[:port]…][/prefix], or etcds:// for TLS";

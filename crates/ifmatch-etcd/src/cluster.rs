@@ -71,6 +71,7 @@ impl EtcdCluster {
         self.latest.fetch_max(revision, Ordering::SeqCst);
     }
 
+    /// Connects to the member with this number.
     async fn connect_to(&self, member: usize) -> Result<MemberConnection, ConnectError> {
         let (connector, stream) = connect_once();
         let endpoint = &self.address.members[member];
@@ -163,6 +164,7 @@ impl MemberConnection {
             .unwrap_or_else(|elapsed| Err(Status::new(Code::DeadlineExceeded, elapsed.to_string())))
     }
 
+    /// Returns `true` after the end of the stream.
     pub(crate) fn has_ended(&self) -> bool {
         self.stream.has_ended()
     }

@@ -21,6 +21,7 @@ pub(crate) struct EtcdConnection {
 }
 
 impl EtcdConnection {
+    /// Connects to a member of a cluster.
     pub(crate) async fn open(address: Address) -> Result<Self, ConnectError> {
         let mut member = Reconnecting::new(Arc::new(EtcdCluster::new(address)));
         let first = member.server().connect().await?;
@@ -106,6 +107,7 @@ impl EtcdConnection {
             .collect())
     }
 
+    /// Carries out a transaction.
     async fn transact(
         &self,
         member: &MemberConnection,

@@ -39,8 +39,10 @@ pub use address::Address;
 use connection::EtcdConnection;
 pub use ifmatch_register::{ConnectError, ConnectErrorKind};
 
-/// Time limit of a call.
+/// Time limit of a request to a member.
 const LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of a call, which may take two requests.
+const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of records that one request lists.
 const PAGE: usize = 256;
 
@@ -74,8 +76,8 @@ impl EtcdRegister {
         let swaps = [lists.another(), lists.another()];
         let loads = [lists.another(), lists.another()];
         Ok(Self {
-            lanes: Lanes::start(swaps, loads, 2 * LIMIT),
-            scans: Scans::new(lists, PAGE, 2 * LIMIT),
+            lanes: Lanes::start(swaps, loads, CALL_LIMIT),
+            scans: Scans::new(lists, PAGE, CALL_LIMIT),
             peers: PeerClocks::default(),
         })
     }

@@ -12,7 +12,7 @@ use crate::rpc::{
 
 /// Maximum number of operations in a transaction. Servers accept 128 by default, and count a nested one's, too.
 pub(crate) const OPERATIONS: usize = 64;
-/// Maximum length of the values in a transaction. Servers accept 1.5 MiB by default, and a larger value only alone.
+/// Maximum length of the keys and values in a transaction, in bytes. Servers accept 1.5 MiB by default, and a larger value only alone.
 const BYTES: usize = 1 << 20;
 
 /// Divides a batch into parts that fit a transaction each.
@@ -152,6 +152,7 @@ fn swap_one(prefix: &str, swap: &QueuedSwap) -> TxnRequest {
     }
 }
 
+/// Returns the operation that loads one record.
 fn load_one(prefix: &str, key: &Key) -> RequestOp {
     operation(RequestKind::Range(RangeRequest {
         key: stored_key(prefix, key),
@@ -159,6 +160,7 @@ fn load_one(prefix: &str, key: &Key) -> RequestOp {
     }))
 }
 
+/// Returns the key under which etcd has a record.
 fn stored_key(prefix: &str, key: &Key) -> Vec<u8> {
     format!("{prefix}{key}").into_bytes()
 }

@@ -1,7 +1,7 @@
 //! The part of etcd's gRPC interface that a register needs (`rpc.proto` of version 3.4).
 //!
 //! Written out, since a generator would need `protoc` at build time. Fields that aren't used are left out: servers read a
-//! missing field as its default, and answers are read without the fields unknown here.
+//! missing field as its default, and responses are read without the fields unknown here.
 
 use http::uri::PathAndQuery;
 use prost::{Message, Oneof};
@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 
-/// Maximum length of a response: a page of the largest records.
+/// Maximum length of a response, in bytes: a page of the largest records.
 const MAX_ANSWER: usize = 512 << 20;
 
 pub(crate) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
@@ -47,6 +47,7 @@ where
         .into_inner())
 }
 
+/// Asks for a token.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AuthenticateRequest {
     #[prost(string, tag = "1")]
@@ -55,12 +56,14 @@ pub(crate) struct AuthenticateRequest {
     pub(crate) password: String,
 }
 
+/// The token of a user, which later requests carry.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AuthenticateResponse {
     #[prost(string, tag = "2")]
     pub(crate) token: String,
 }
 
+/// The header of every response.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseHeader {
     #[prost(uint64, tag = "1")]
@@ -70,6 +73,7 @@ pub(crate) struct ResponseHeader {
     pub(crate) revision: i64,
 }
 
+/// A key with its value.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
@@ -89,6 +93,7 @@ pub(crate) struct RangeRequest {
     pub(crate) limit: i64,
 }
 
+/// The response to a [`RangeRequest`].
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RangeResponse {
     #[prost(message, optional, tag = "1")]
@@ -97,6 +102,7 @@ pub(crate) struct RangeResponse {
     pub(crate) kvs: Vec<KeyValue>,
 }
 
+/// Sets a value.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PutRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -105,6 +111,7 @@ pub(crate) struct PutRequest {
     pub(crate) value: Vec<u8>,
 }
 
+/// Removes a key.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct DeleteRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -115,12 +122,14 @@ pub(crate) struct DeleteRequest {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ChangeResponse {}
 
+/// An operation of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RequestOp {
     #[prost(oneof = "RequestKind", tags = "1, 2, 3, 4")]
     pub(crate) op: Option<RequestKind>,
 }
 
+/// The kinds of operations.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum RequestKind {
     #[prost(message, tag = "1")]
@@ -133,12 +142,14 @@ pub(crate) enum RequestKind {
     Txn(TxnRequest),
 }
 
+/// The response to an operation of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ResponseOp {
     #[prost(oneof = "ResponseKind", tags = "1, 2, 3, 4")]
     pub(crate) answer: Option<ResponseKind>,
 }
 
+/// The responses to the kinds of operations.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum ResponseKind {
     #[prost(message, tag = "1")]
@@ -151,6 +162,7 @@ pub(crate) enum ResponseKind {
     Txn(TxnResponse),
 }
 
+/// A comparison of a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Compare {
     #[prost(enumeration = "CompareResult", tag = "1")]
@@ -163,6 +175,7 @@ pub(crate) struct Compare {
     pub(crate) operand: Option<CompareOperand>,
 }
 
+/// The relation of what is stored to the operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum CompareResult {
@@ -171,6 +184,7 @@ pub(crate) enum CompareResult {
     Less = 2,
 }
 
+/// What of a key is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum CompareTarget {
@@ -178,6 +192,7 @@ pub(crate) enum CompareTarget {
     Value = 3,
 }
 
+/// The operand of a comparison.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum CompareOperand {
     /// Number of changes since the key was created, or zero if it isn't there.
@@ -187,6 +202,7 @@ pub(crate) enum CompareOperand {
     Value(Vec<u8>),
 }
 
+/// A transaction: carries out `success` if all comparisons hold, and otherwise `failure`.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TxnRequest {
     #[prost(message, repeated, tag = "1")]
@@ -197,6 +213,7 @@ pub(crate) struct TxnRequest {
     pub(crate) failure: Vec<RequestOp>,
 }
 
+/// The response to a transaction.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TxnResponse {
     #[prost(message, optional, tag = "1")]

@@ -17,7 +17,7 @@ use crate::error::{of_attempt, of_connection, unanswered};
 use crate::settings::ConnectionSettings;
 
 /// Time limit of a connection with its checks, for all hosts together.
-const LIMIT: Duration = Duration::from_secs(10);
+const OPENING_LIMIT: Duration = Duration::from_secs(10);
 
 /// The session's parameters, whatever the defaults of the database and the user.
 ///
@@ -62,7 +62,7 @@ impl ConnectionSettings {
             connection.check().await?;
             Ok(connection)
         };
-        tokio::time::timeout(LIMIT, connecting)
+        tokio::time::timeout(OPENING_LIMIT, connecting)
             .await
             .unwrap_or_else(|_| {
                 Err(ConnectError::new(
@@ -76,6 +76,7 @@ impl ConnectionSettings {
 /// Opens connections, with TLS or without.
 #[async_trait]
 pub(crate) trait PostgresConnector: Send + Sync {
+    /// Opens a connection to one of the hosts.
     async fn open(&self, config: &Config) -> Result<PostgresConnection, ConnectError>;
 }
 
@@ -151,6 +152,7 @@ impl PostgresConnection {
         self.warned.swap(false, Ordering::SeqCst)
     }
 
+    /// Sets the session's parameters. Refuses a server that can't write, or loses acknowledged swaps.
     async fn check(&self) -> Result<(), ConnectError> {
         self.client
             .batch_execute(SESSION)

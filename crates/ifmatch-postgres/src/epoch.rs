@@ -10,9 +10,10 @@
 //! A promotion begins a new timeline, and a restored `pg_dump` creates new tables, with other object identifiers. The server
 //! can't tell if it has all acknowledged swaps, which is certain only for a synchronous standby. The epoch is a row that is
 //! replicated with the records, with the timeline and the table in which it began. Every new connection compares those with
-//! the server's. A base backup that is started in place of the server has the same ones: the operator calls [`restored`]. No connection survives a promotion, since a standby
-//! accepts none that writes. A server with an earlier epoch than one that was found already is refused, and connections to it
-//! are replaced: a former primary that still runs, or was started again, lacks the changes made since the promotion.
+//! the server's. A base backup that is started in place of the server has the same ones: the operator calls [`restored`]. No
+//! connection survives a promotion, since a standby accepts none that writes. A server with an earlier epoch than one that was
+//! found already is refused, and connections to it are replaced: a former primary that still runs, or was started again, lacks
+//! the changes made since the promotion.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use crate::connection::{PostgresConnection, answered};
 use crate::error::of_connection;
 use crate::settings::{ConnectionSettings, each_host};
 
-/// Time after a promotion up to which revisions count as lost, in seconds: the new server's clock may be behind. Records
+/// Time after a promotion up to which revisions count as lost: the new server's clock may be behind. Records
 /// written meanwhile have later revisions all the same, since they follow doubted ones.
 const MARGIN: Duration = Duration::from_mins(1);
 
@@ -47,6 +48,7 @@ struct ServerEpoch {
 }
 
 impl KnownEpoch {
+    /// Returns the epoch.
     pub(crate) fn get(&self) -> Epoch {
         self.lock()
             .as_ref()
@@ -57,7 +59,7 @@ impl KnownEpoch {
     ///
     /// # Errors
     /// [`ConnectErrorKind::Unsuitable`] if the server lacks changes that this process may have seen.
-    fn become_found(&self, found: ServerEpoch) -> Result<(), ConnectError> {
+    fn accept(&self, found: ServerEpoch) -> Result<(), ConnectError> {
         let mut known = self.lock();
         let before = known
             .as_ref()
@@ -136,11 +138,11 @@ impl PostgresConnection {
     /// Finds the epoch, and raises it if the server is on a different timeline from the one on which it began.
     ///
     /// # Errors
-    /// Same as [`KnownEpoch::become_found`]; also fails if the server fails.
+    /// Same as [`KnownEpoch::accept`]; also fails if the server fails.
     pub(crate) async fn check_epoch(&self, known: &KnownEpoch) -> Result<Epoch, ConnectError> {
         let found = self.find_epoch(false).await?;
         let epoch = found.epoch;
-        known.become_found(found)?;
+        known.accept(found)?;
         Ok(epoch)
     }
 
@@ -219,7 +221,7 @@ mod tests {
             (found(1, 90, "3"), true),
         ] {
             assert_eq!(
-                known.become_found(server.clone()).is_ok(),
+                known.accept(server.clone()).is_ok(),
                 is_accepted,
                 "{server:?}"
             );

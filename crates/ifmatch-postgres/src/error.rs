@@ -7,6 +7,7 @@ use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterEr
 use tokio_postgres::Config;
 use tokio_postgres::error::{Severity, SqlState};
 
+use crate::settings::port;
 use crate::{platform, tls};
 
 /// Describes a failed attempt to connect to the hosts of `config`.
@@ -41,24 +42,16 @@ pub(crate) fn unanswered(config: &Config) -> String {
 
 /// Returns the hosts with their ports.
 fn hosts(config: &Config) -> String {
-    let port = |at: usize| {
-        config
-            .get_ports()
-            .get(at)
-            .or(config.get_ports().first())
-            .copied()
-            .unwrap_or(5432)
-    };
     let named = config
         .get_hosts()
         .iter()
         .enumerate()
-        .map(|(at, host)| platform::shown(host, port(at)));
+        .map(|(at, host)| platform::shown(host, port(config, at)));
     let addresses = config
         .get_hostaddrs()
         .iter()
         .enumerate()
-        .map(|(at, address)| format!("{address}:{}", port(at)));
+        .map(|(at, address)| format!("{address}:{}", port(config, at)));
     let mut all: Vec<String> = named.collect();
     if all.is_empty() {
         all = addresses.collect();
@@ -102,6 +95,7 @@ pub(crate) fn of_connection(error: tokio_postgres::Error) -> ConnectError {
     ConnectError::new(kind, text).because(Chain(&*tls::explain(error)).to_string())
 }
 
+/// Returns `true` for a code of this class: its first two characters (appendix A of PostgreSQL's manual).
 fn is_class(code: &SqlState, class: &str) -> bool {
     code.code().starts_with(class)
 }
@@ -118,10 +112,11 @@ fn is_tls(error: &tokio_postgres::Error) -> bool {
 fn is_read_only(error: &tokio_postgres::Error) -> bool {
     let cause = error
         .source()
-        .and_then(|error| error.downcast_ref::<std::io::Error>());
+        .and_then(|error| error.downcast_ref::<io::Error>());
     cause.is_some_and(|error| error.to_string() == "database does not allow writes")
 }
 
+/// Returns `true` for errors of the settings, such as a missing password.
 fn is_configuration(error: &tokio_postgres::Error) -> bool {
     error.to_string().starts_with("invalid configuration")
 }

@@ -20,17 +20,21 @@ use crate::epoch::KnownEpoch;
 use crate::error::{is_lock, of_connection, of_statement};
 use crate::settings::ConnectionSettings;
 
+/// Creates records. Returns the keys of those that weren't there.
 const INSERT: &str = "
     INSERT INTO ifmatch_records SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::bytea[])
     ON CONFLICT DO NOTHING RETURNING key";
+/// Replaces records. Returns the keys of those that had the expected revision.
 const UPDATE: &str = "
     UPDATE ifmatch_records AS r SET revision = n.revision, record = n.record
     FROM unnest($1::bytea[], $2::bigint[], $3::bytea[], $4::bigint[]) AS n (key, revision, record, expected)
     WHERE r.key = n.key AND r.revision = n.expected RETURNING r.key";
+/// Removes records. Returns the keys of those that had the expected revision.
 const DELETE: &str = "
     DELETE FROM ifmatch_records AS r USING unnest($1::bytea[], $2::bigint[]) AS n (key, expected)
     WHERE r.key = n.key AND r.revision = n.expected RETURNING r.key";
 const LOAD: &str = "SELECT key, record FROM ifmatch_records WHERE key = ANY($1::bytea[])";
+/// The server's time, in microseconds since 1970.
 const TIME: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 const SCAN: &str = "
     SELECT key, record FROM ifmatch_records WHERE key > $1 AND key >= $2 AND key < $3 ORDER BY key LIMIT $4";
@@ -45,7 +49,7 @@ pub(crate) struct PostgresServer {
 /// A connection with its prepared statements.
 pub(crate) struct PreparedConnection {
     connection: PostgresConnection,
-    /// The server's.
+    /// The epoch of the server.
     epoch: Epoch,
     insert: Statement,
     update: Statement,
@@ -128,22 +132,26 @@ impl Connect for PostgresServer {
 impl ConnectionLane {
     /// Creates a lane with a connection that is already open.
     pub(crate) async fn open(
-        place: PostgresServer,
+        server: PostgresServer,
         connection: PostgresConnection,
     ) -> Result<Self, ConnectError> {
-        let prepared = place.prepare(connection).await?;
-        prepared.sample(&place.clock).await.map_err(of_connection)?;
-        let mut open = Reconnecting::new(Arc::new(place));
+        let prepared = server.prepare(connection).await?;
+        prepared
+            .sample(&server.clock)
+            .await
+            .map_err(of_connection)?;
+        let mut open = Reconnecting::new(Arc::new(server));
         open.keep(prepared);
         Ok(Self(open))
     }
 
     /// Returns another lane to the same server, which connects at its first use.
     pub(crate) fn another(&self) -> Self {
-        Self(Reconnecting::new(self.place()))
+        Self(Reconnecting::new(self.server()))
     }
 
-    pub(crate) fn place(&self) -> Arc<PostgresServer> {
+    /// Returns the server.
+    pub(crate) fn server(&self) -> Arc<PostgresServer> {
         Arc::clone(self.0.server())
     }
 
@@ -236,6 +244,7 @@ impl Batches for ConnectionLane {
     }
 }
 
+/// The result of each swap of a batch.
 type Results = HashMap<Key, Result<Swap, RegisterError>>;
 
 impl PreparedConnection {
@@ -371,6 +380,7 @@ impl PreparedConnection {
         }
     }
 
+    /// Loads the records of these keys.
     async fn load(
         &self,
         keys: impl Iterator<Item = &Key>,
@@ -386,10 +396,12 @@ impl PreparedConnection {
     }
 }
 
+/// Returns `true` if the connection is to be replaced.
 fn is_ambiguous<T>(result: &Result<T, RegisterError>) -> bool {
     matches!(result, Err(error) if error.kind() == RegisterErrorKind::Ambiguous)
 }
 
+/// Reads the key and the record in a row.
 fn entry(row: &Row) -> Result<(Key, Record), RegisterError> {
     let unreadable = |text: String| RegisterError::new(RegisterErrorKind::Unreadable, text);
     let (key, record): (&[u8], &[u8]) = (row.get(0), row.get(1));
@@ -415,11 +427,11 @@ mod tests {
         let server = postgres::start(&[]).await;
         crate::migrate(&server.url()).await.unwrap();
         let proxy = Proxy::start(server.address()).await;
-        let place = PostgresServer::new(
+        let target = PostgresServer::new(
             ConnectionSettings::parse(&server.url_at(proxy.address())).unwrap(),
         );
-        let first = place.settings.connect().await.unwrap();
-        let mut lane = ConnectionLane::open(place, first).await.unwrap();
+        let first = target.settings.connect().await.unwrap();
+        let mut lane = ConnectionLane::open(target, first).await.unwrap();
         let first = lane.0.take().await.unwrap();
         proxy.redirect(server.address());
         within("the connection has ended", async {
@@ -443,9 +455,9 @@ mod tests {
         let primary = postgres::start(&[]).await;
         crate::migrate(&primary.url()).await.unwrap();
         let standby = postgres::start_standby(primary.address(), &[]).await;
-        let place = PostgresServer::new(ConnectionSettings::parse(&primary.url()).unwrap());
-        let first = place.settings.connect().await.unwrap();
-        let mut lane = ConnectionLane::open(place, first).await.unwrap();
+        let target = PostgresServer::new(ConnectionSettings::parse(&primary.url()).unwrap());
+        let first = target.settings.connect().await.unwrap();
+        let mut lane = ConnectionLane::open(target, first).await.unwrap();
         let scan = Scan {
             limit: 1,
             ..Scan::default()
@@ -457,7 +469,7 @@ mod tests {
             .connect()
             .await
             .unwrap();
-        lane.place().prepare(other).await.unwrap();
+        lane.server().prepare(other).await.unwrap();
         let error = lane
             .page(&scan)
             .await

@@ -77,7 +77,7 @@ const PAGE: usize = 1_000;
 
 /// Register in PostgreSQL.
 pub struct PostgresRegister {
-    place: Arc<PostgresServer>,
+    server: Arc<PostgresServer>,
     lanes: Lanes,
     scans: Scans<ConnectionLane>,
 }
@@ -116,6 +116,7 @@ impl PostgresRegister {
         Self::open(settings, first).await
     }
 
+    /// Opens the register with its first connection.
     async fn open(
         settings: ConnectionSettings,
         first: PostgresConnection,
@@ -127,7 +128,7 @@ impl PostgresRegister {
         let lists = lists.await?;
         let lanes = Lanes::start([lists.another(), lists.another()], [lists.another()], LIMIT);
         Ok(Self {
-            place: lists.place(),
+            server: lists.server(),
             lanes,
             scans: Scans::new(lists, PAGE, LIMIT),
         })
@@ -144,7 +145,7 @@ impl fmt::Debug for PostgresRegister {
 impl Register for PostgresRegister {
     /// Returns the epoch that the connections have found, and the time of the server, sampled with every load and swap.
     fn engine(&self) -> Engine {
-        let (epoch, time) = (self.place.epoch(), self.place.time());
+        let (epoch, time) = (self.server.epoch(), self.server.time());
         Engine {
             guarantee: Guarantee::Linearizable,
             epoch,

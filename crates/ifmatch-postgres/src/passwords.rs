@@ -8,6 +8,7 @@ use tokio_postgres::Config;
 use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 use crate::platform;
+use crate::settings::port;
 
 /// Returns the password for a connection, if one is configured.
 pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {
@@ -34,19 +35,14 @@ pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {
 fn of_file(text: &str, config: &Config) -> Option<String> {
     let user = config.get_user().unwrap_or_default();
     let database = config.get_dbname().unwrap_or(user);
-    let ports = config.get_ports();
     let addresses: Vec<(String, String)> = config
         .get_hosts()
         .iter()
         .enumerate()
         .map(|(at, host)| {
-            let port = ports
-                .get(at)
-                .or_else(|| ports.first())
-                .map_or_else(|| "5432".to_owned(), u16::to_string);
             // A password file names Unix sockets "localhost".
             let host = platform::name(host).unwrap_or("localhost").to_owned();
-            (host, port)
+            (host, port(config, at).to_string())
         })
         .collect();
     let matches = |pattern: &str, value: &str| pattern == "*" || pattern == value;
@@ -56,11 +52,12 @@ fn of_file(text: &str, config: &Config) -> Option<String> {
             let [host, port, name, role, password] = <[String; 5]>::try_from(fields(line)).ok()?;
             let is_host = addresses
                 .iter()
-                .any(|(h, p)| matches(&host, h) && matches(&port, p));
+                .any(|(own_host, own_port)| matches(&host, own_host) && matches(&port, own_port));
             (is_host && matches(&name, database) && matches(&role, user)).then_some(password)
         })
 }
 
+/// Divides a line at its colons, and removes the backslashes.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut chars = line.chars();

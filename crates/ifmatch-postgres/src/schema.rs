@@ -45,6 +45,7 @@ pub async fn migrate_with(config: Config, tls: impl Tls) -> Result<(), ConnectEr
     migrate_at(&ConnectionSettings::of_service(config, tls)?).await
 }
 
+/// Connects, and creates or updates the tables.
 async fn migrate_at(settings: &ConnectionSettings) -> Result<(), ConnectError> {
     let mut connection = settings.connect().await?;
     let transaction = connection
@@ -131,6 +132,7 @@ impl PostgresConnection {
     }
 }
 
+/// Returns the error for tables of a later release.
 fn newer(found: i32) -> ConnectError {
     let text = format!(
         "the register has version {found}, but this release knows only {VERSION}: upgrade ifmatch"

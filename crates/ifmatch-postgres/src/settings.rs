@@ -14,6 +14,9 @@ use crate::{passwords, platform, tls};
 /// Time limit of a connection to one address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
+/// The port of a server, unless the settings name another.
+const DEFAULT_PORT: u16 = 5432;
+
 /// The parameters of connections.
 pub(crate) struct ConnectionSettings {
     pub(crate) config: Config,
@@ -83,6 +86,16 @@ impl ConnectionSettings {
     }
 }
 
+/// Returns the port of the host with this number. Hosts without a port of their own have the first one.
+pub(crate) fn port(config: &Config, at: usize) -> u16 {
+    let ports = config.get_ports();
+    ports
+        .get(at)
+        .or(ports.first())
+        .copied()
+        .unwrap_or(DEFAULT_PORT)
+}
+
 /// Returns a URL for each host of a URL.
 pub(crate) fn each_host(url: &str) -> Vec<String> {
     let Some((scheme, rest)) = url.split_once("://") else {
@@ -96,8 +109,8 @@ pub(crate) fn each_host(url: &str) -> Vec<String> {
         .collect()
 }
 
-/// Removes `sslmode` and `sslrootcert`, which the client library doesn't know as libpq does. Returns `true` as the mode if
-/// the connection is encrypted.
+/// Removes `sslmode` and `sslrootcert`, which the client library doesn't know as libpq does. Returns the rest of the URL, if the
+/// connection is encrypted, and the file of the authorities.
 fn without_tls_options(url: &str) -> Result<(String, Option<bool>, Option<PathBuf>), ConnectError> {
     let Some((place, query)) = url.rsplit_once('?') else {
         return Ok((url.to_owned(), None, None));

@@ -22,6 +22,7 @@ pub(crate) fn connector(
     )?))))
 }
 
+/// Returns the settings of rustls.
 fn config(file: Option<PathBuf>) -> Result<ClientConfig, ConnectError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {

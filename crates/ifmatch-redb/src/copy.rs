@@ -68,6 +68,7 @@ impl From<CopyError> for OpenError {
 }
 
 impl DatabaseView {
+    /// Opens a database as it was found.
     pub(crate) fn open(
         found: Box<dyn StorageBackend>,
         rollback: RollbackPolicy,
@@ -134,6 +135,7 @@ pub(crate) fn into_file(from: &Database, path: &Path) -> Result<(), CopyError> {
     copied
 }
 
+/// Copies the records into an empty file.
 fn into_empty(from: &Database, file: File) -> Result<(), CopyError> {
     let write = |error: redb::Error| CopyError::Write(error.into());
     let database = builder()
@@ -151,6 +153,7 @@ fn into_empty(from: &Database, file: File) -> Result<(), CopyError> {
     transaction.commit().map_err(|error| write(error.into()))
 }
 
+/// Copies the records into a new storage beside the database. Returns the copy, and the flag that cuts its writes off.
 fn into_new(
     storage: &dyn DatabaseStorage,
     from: Option<&Database>,
@@ -182,6 +185,7 @@ fn into_new(
     Ok((database, is_cut_off))
 }
 
+/// Copies the records into a table.
 fn copy_records(
     from: &Database,
     to: &mut Table<'_, TextKey, (u64, &'static [u8])>,
@@ -190,6 +194,7 @@ fn copy_records(
         .unwrap_or_else(|page| Err(CopyError::Read(OpenError::damaged(page))))
 }
 
+/// Copies the records, and may panic at a damaged page.
 fn copy_readable(
     from: &Database,
     to: &mut Table<'_, TextKey, (u64, &'static [u8])>,
@@ -233,6 +238,7 @@ impl CutOff {
         }
     }
 
+    /// Fails once writes are cut off.
     fn check(&self) -> io::Result<()> {
         if self.is_cut_off.load(Ordering::SeqCst) {
             Err(io::ErrorKind::BrokenPipe.into())

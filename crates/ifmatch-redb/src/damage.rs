@@ -23,12 +23,15 @@ use xxhash_rust::xxh3::xxh3_128;
 
 /// First bytes of a database.
 const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
-/// Bits of the byte after them: the number of the newer slot, and the flag of a database that wasn't closed.
+/// Bit of the byte after them: the number of the newer slot.
 const NEWER_SLOT: u8 = 1;
+/// Bit of the same byte: the database wasn't closed.
 const NOT_CLOSED: u8 = 2;
-/// Place and size of the two slots. The last bytes of each are its checksum.
+/// Offset of the two slots, in bytes.
 const SLOTS: usize = 64;
+/// Length of a slot, in bytes.
 const SLOT: usize = 128;
+/// Length of a slot's checksum, its last bytes.
 const CHECKSUM: usize = 16;
 /// First byte of a slot in the format that is checked here. redb refuses others itself.
 const FORMAT: u8 = 3;
@@ -91,6 +94,7 @@ pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, DamagedPage> {
     result.map_err(|panic| DamagedPage(message(&*panic)))
 }
 
+/// Returns the text of a panic.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

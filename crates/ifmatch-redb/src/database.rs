@@ -28,6 +28,7 @@ use crate::schema::{RECORDS, TextKey, builder};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A database, its storage, and what is in doubt after a failure.
 pub(crate) struct SharedDatabase {
     /// `None` if the caller opened the database, in which case it can't be replaced.
     storage: Option<Box<dyn DatabaseStorage>>,
@@ -38,12 +39,14 @@ pub(crate) struct SharedDatabase {
     is_told: AtomicBool,
 }
 
+/// The state of the database, by number.
 struct Current {
     /// Generation number of the current state, so a failure retires only the state in which it occurred.
     number: u64,
     state: DatabaseState,
 }
 
+/// The state of the database.
 enum DatabaseState {
     InUse(ContainedDatabase),
     /// A failure retired the database. Its durable part is readable once reopened.
@@ -188,6 +191,7 @@ impl SharedDatabase {
         result
     }
 
+    /// Loads a record.
     pub(crate) fn load(&self, key: &Key) -> Result<Option<CachedRecord>, RegisterError> {
         let is_in_doubt = || self.is_in_doubt(key);
         self.read(is_in_doubt, |database| {
@@ -197,6 +201,7 @@ impl SharedDatabase {
         })
     }
 
+    /// Reads a page of records, which ends after [`PAGE`] bytes.
     pub(crate) fn scan(&self, scan: &Scan<'_>) -> Result<Vec<(Key, Record)>, RegisterError> {
         let start = match scan.after {
             Some(after) if after >= scan.prefix => Bound::Excluded(after.as_bytes()),
@@ -310,6 +315,7 @@ impl SharedDatabase {
         }
     }
 
+    /// Opens the durable part of a database that has failed.
     fn open_view(&self) -> Result<(), RegisterError> {
         let storage = self.storage()?;
         let mut current = self.current_mut();
@@ -352,6 +358,7 @@ impl SharedDatabase {
         mended
     }
 
+    /// Copies the records once, or as often as reading them finds another failure.
     fn try_mend(&self) -> Result<(), RegisterError> {
         loop {
             let current = self.current();
@@ -365,7 +372,7 @@ impl SharedDatabase {
                 }
             };
             let storage = self.storage()?;
-            // Forgotten before the next commit: if that were to be lost, it would not be one that failed.
+            // Forgotten before the next commit, which is acknowledged: its loss must not look like this failure.
             let copied = into_place(storage, Some(&view.database)).and_then(|database| {
                 storage
                     .remember_failure(false)
@@ -396,6 +403,7 @@ impl SharedDatabase {
         }
     }
 
+    /// Returns the storage in which a new database can be created.
     fn storage(&self) -> Result<&dyn DatabaseStorage, RegisterError> {
         let error =
             "the database has failed, and nothing can take its place: open the register anew";
@@ -425,7 +433,7 @@ impl fmt::Debug for SharedDatabase {
     }
 }
 
-/// The record under a key.
+/// Reads the record under a key.
 pub(crate) fn read(
     table: &impl ReadableTable<TextKey, (u64, &'static [u8])>,
     key: &Key,
@@ -440,12 +448,14 @@ pub(crate) fn read(
     }))
 }
 
+/// Returns a stored key.
 fn as_key(bytes: &[u8]) -> Result<Key, RegisterError> {
     let unreadable = |error: BoxError| RegisterError::new(RegisterErrorKind::Unreadable, error);
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.into()))?;
     Key::new(text).map_err(|error| unreadable(error.into()))
 }
 
+/// Creates the table of the records, unless it is there.
 fn create_table(database: &Database) -> Result<(), OpenError> {
     let create = || -> Result<(), redb::Error> {
         // A full disk must not keep readers out.

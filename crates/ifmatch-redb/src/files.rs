@@ -13,6 +13,7 @@ use redb::{BackendError, DatabaseError, StorageBackend, StorageError};
 #[derive(Debug)]
 pub(crate) struct DatabaseFiles {
     path: PathBuf,
+    /// The created storage, until it replaces the database.
     fresh: PathBuf,
     /// Exists while the newest commit is one that failed.
     failed: PathBuf,
@@ -38,6 +39,7 @@ impl DatabaseFiles {
         }
     }
 
+    /// Returns the folder of the file.
     fn folder(&self) -> &Path {
         let folder = self
             .path
@@ -107,6 +109,7 @@ fn locked(file: File) -> io::Result<Box<dyn StorageBackend>> {
     }
 }
 
+/// Returns the system's error in an error of redb.
 fn as_io(error: DatabaseError) -> io::Error {
     match error {
         DatabaseError::Storage(StorageError::Io(error)) => error,
@@ -114,12 +117,14 @@ fn as_io(error: DatabaseError) -> io::Error {
     }
 }
 
+/// Returns the path with a suffix.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
+/// Removes a file, if it is there.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -163,8 +168,8 @@ pub trait DatabaseStorage: fmt::Debug + Send + Sync + 'static {
 
     /// Remembers beside the database that its newest commit failed, or forgets it. On return, it is durable.
     ///
-    /// A commit that failed may leave the database as a power loss leaves an acknowledged one. After both, only this tells the difference. By
-    /// default, nothing is remembered.
+    /// A commit that failed may leave the database as a power loss leaves an acknowledged one. After both, only this tells the
+    /// difference. By default, nothing is remembered.
     ///
     /// # Errors
     /// Fails if the system does.

@@ -186,6 +186,7 @@ impl RedbRegister {
         self.shared.copy_to(path.as_ref())
     }
 
+    /// Starts the writer of a database.
     fn start(shared: SharedDatabase) -> Result<Self, OpenError> {
         let (shared, cache) = (Arc::new(shared), Arc::new(RecordCache::new()));
         let writer = WriterThread::start(Arc::clone(&shared), Arc::clone(&cache))?;
@@ -196,6 +197,7 @@ impl RedbRegister {
         })
     }
 
+    /// Reads a page of a scan.
     fn page(
         &self,
         scan: &Scan<'_>,

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redb::StorageBackend;
 
+/// Size of the pages that are kept in memory, in bytes.
 const PAGE: u64 = 4096;
 
 /// A read-only storage and the writes made over it.
@@ -15,6 +16,7 @@ pub(crate) struct StorageOverlay {
     above: Mutex<Above>,
 }
 
+/// The writes, by page, and the length that they leave.
 #[derive(Debug)]
 struct Above {
     len: u64,
@@ -40,6 +42,7 @@ impl StorageOverlay {
         self.above.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads what was written, and the storage below elsewhere.
     fn read_from(&self, above: &Above, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let end = offset.saturating_add(out.len() as u64);
         if end > above.len {
@@ -117,6 +120,7 @@ impl StorageBackend for StorageOverlay {
     }
 }
 
+/// Converts a number of bytes.
 fn size(bytes: u64) -> io::Result<usize> {
     usize::try_from(bytes).map_err(io::Error::other)
 }

@@ -36,6 +36,7 @@ const USUAL_SIZE: u64 = 512;
 #[derive(Debug)]
 pub(crate) struct RecordCache(Cache<Key, Slot, RecordWeighter>);
 
+/// The cache's knowledge of a key.
 #[derive(Clone, Debug)]
 enum Slot {
     /// A commit of this key is under way.
@@ -50,6 +51,7 @@ pub(crate) struct CachedRecord {
     pub(crate) size: usize,
 }
 
+/// Weighs entries by their bytes.
 #[derive(Clone, Debug)]
 struct RecordWeighter;
 

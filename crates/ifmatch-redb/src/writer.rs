@@ -17,8 +17,10 @@ use crate::schema::{RECORDS, TextKey};
 /// Maximum number of swaps in one transaction, and of swaps waiting for one.
 const GROUP: usize = 256;
 
+/// The result of a swap.
 type SwapResult = Result<Swap, RegisterError>;
 
+/// The thread, and the channel to it. Dropping it waits for the swaps that were sent.
 #[derive(Debug)]
 pub(crate) struct WriterThread {
     /// `None` only while dropped.
@@ -26,6 +28,7 @@ pub(crate) struct WriterThread {
     thread: Option<JoinHandle<()>>,
 }
 
+/// A swap to carry out.
 #[derive(Debug)]
 struct SwapJob {
     key: Key,
@@ -36,6 +39,7 @@ struct SwapJob {
 }
 
 impl WriterThread {
+    /// Starts the thread.
     pub(crate) fn start(
         shared: Arc<SharedDatabase>,
         cache: Arc<RecordCache>,
@@ -61,6 +65,7 @@ impl WriterThread {
         }
     }
 
+    /// Carries out a swap. On return, it is durable.
     pub(crate) async fn swap(
         &self,
         key: &Key,
@@ -93,6 +98,7 @@ impl Drop for WriterThread {
     }
 }
 
+/// Commits groups of swaps until the channel is closed, and answers them.
 fn write_groups(
     shared: &SharedDatabase,
     cache: &RecordCache,
@@ -175,6 +181,7 @@ fn commit(database: &Database, group: &[SwapJob]) -> Result<Vec<Swap>, RegisterE
     Ok(swaps)
 }
 
+/// Carries out a swap in a transaction.
 fn swap(table: &mut Table<'_, TextKey, (u64, &'static [u8])>, job: &SwapJob) -> SwapResult {
     let key = job.key.as_str().as_bytes();
     let found = table

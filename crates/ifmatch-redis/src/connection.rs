@@ -12,7 +12,7 @@ use redis::{RedisError, ScriptInvocation, Value, cmd};
 use crate::error::{failed, unexpected};
 use crate::options::Options;
 use crate::scripts::{LIST, OTHER_IDENTITY, SWAP};
-use crate::server::RedisServer;
+use crate::server::{IDENTITY, NAMES, RECORDS, RedisServer};
 
 /// A connection that opens again when needed.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub(crate) struct RedisConnection {
 }
 
 impl RedisConnection {
+    /// Connects to a server.
     pub(crate) async fn open(options: Options) -> Result<Self, ConnectError> {
         let mut open = Reconnecting::new(Arc::new(RedisServer::new(options)));
         let first = open.server().connect().await?;
@@ -35,6 +36,7 @@ impl RedisConnection {
         }
     }
 
+    /// Returns the server, which all connections share.
     pub(crate) fn server(&self) -> &Arc<RedisServer> {
         self.open.server()
     }
@@ -65,14 +67,15 @@ impl RedisConnection {
         self.open.keep(open);
     }
 
+    /// Carries out the swaps in one run of a script.
     async fn swap_all(
         &mut self,
         batch: &[QueuedSwap],
     ) -> Result<Vec<Result<Swap, RegisterError>>, RegisterError> {
         let server = Arc::clone(self.server());
         let script = self.script(|identity| {
-            let mut call = SWAP.key(server.key("identity"));
-            call.key(server.key("keys")).arg(identity);
+            let mut call = SWAP.key(server.key(IDENTITY));
+            call.key(server.key(NAMES)).arg(identity);
             for swap in batch {
                 call.key(server.record(&swap.key)).arg(swap.key.as_str());
                 match swap.expected {
@@ -105,7 +108,7 @@ impl RedisConnection {
         }
     }
 
-    /// The inner error tells that the identity wasn't the current one.
+    /// Runs a script once. The inner error tells that the identity wasn't the current one.
     async fn script_once(
         &mut self,
         call: &impl Fn(&[u8]) -> ScriptInvocation<'_>,
@@ -124,11 +127,11 @@ impl RedisConnection {
         }
     }
 
-    /// Returns nothing if the identity isn't the current one.
+    /// Loads values once. Returns `None` if the identity isn't the current one.
     async fn load_once(&mut self, keys: &[Key]) -> Result<Option<Vec<Value>>, RegisterError> {
         let open = self.open.take().await?;
         let mut command = cmd("MGET");
-        command.arg(self.server().key("identity"));
+        command.arg(self.server().key(IDENTITY));
         for key in keys {
             command.arg(self.server().record(key));
         }
@@ -150,10 +153,10 @@ impl Pages for RedisConnection {
         let server = Arc::clone(self.server());
         let (first, last) = bounds(scan);
         let script = self.script(|identity| {
-            let mut call = LIST.key(server.key("identity"));
-            call.key(server.key("keys")).arg(identity);
+            let mut call = LIST.key(server.key(IDENTITY));
+            call.key(server.key(NAMES)).arg(identity);
             call.arg(&first).arg(&last).arg(scan.limit);
-            call.arg(server.key("r/"));
+            call.arg(server.key(RECORDS));
             call
         });
         let Value::Array(page) = script.await? else {
@@ -191,6 +194,7 @@ impl Batches for RedisConnection {
     }
 }
 
+/// Reads the record in a value.
 fn stored_record(value: &Value) -> Result<Option<Record>, RegisterError> {
     match value {
         Value::Nil => Ok(None),

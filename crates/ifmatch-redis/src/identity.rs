@@ -15,6 +15,10 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
+    /// Parses the stored text.
+    ///
+    /// # Errors
+    /// [`ConnectErrorKind::Unsuitable`] if it is another program's.
     pub(crate) fn parse(stored: Vec<u8>) -> Result<Self, ConnectError> {
         let text = String::from_utf8_lossy(&stored).into_owned();
         let mut words = text.split(' ');
@@ -33,6 +37,7 @@ impl Identity {
         })
     }
 
+    /// Returns the epoch.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }

@@ -5,6 +5,8 @@ use redis::{Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCert
 
 use crate::error::unusable;
 
+/// Prefix of all keys, unless another is set.
+const DEFAULT_PREFIX: &str = "ifmatch:";
 /// Begins a certificate.
 const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 
@@ -34,7 +36,7 @@ impl Options {
             Client::open(parse(url)?).map_err(|error| unusable(ConnectErrorKind::Url, error))?;
         Ok(Self {
             client,
-            prefix: "ifmatch:".to_owned(),
+            prefix: DEFAULT_PREFIX.to_owned(),
         })
     }
 
@@ -57,7 +59,7 @@ impl Options {
         let client = client.map_err(|error| unusable(ConnectErrorKind::Certificate, error))?;
         Ok(Self {
             client,
-            prefix: "ifmatch:".to_owned(),
+            prefix: DEFAULT_PREFIX.to_owned(),
         })
     }
 

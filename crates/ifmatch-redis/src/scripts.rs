@@ -7,8 +7,8 @@ use redis::Script;
 /// Error of a script that was called with an identity that is no longer the current one. Nothing was changed.
 pub(crate) const OTHER_IDENTITY: &str = "IDENTITY";
 
-/// Returns the identity. If there is none, stores the given one, if that isn't empty. Raises the epoch if the
-/// replication id differs, or if the data were restored. Revisions up to a minute later then count as lost: the new server's clock may be behind.
+/// Returns the identity. If there is none, stores the given one, if that isn't empty. Raises the epoch if the replication id differs,
+/// or if the data were restored. Revisions up to a minute later then count as lost: the new server's clock may be behind.
 ///
 /// `KEYS`: identity. `ARGV`: name, replication id, "restored" or nothing.
 pub(crate) static IDENTIFY: LazyLock<Script> = LazyLock::new(|| {

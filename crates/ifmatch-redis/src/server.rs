@@ -20,6 +20,12 @@ use crate::scripts::IDENTIFY;
 
 /// Time limit for opening a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// The key of the identity.
+pub(crate) const IDENTITY: &str = "identity";
+/// The key of the sorted set with the names of all records.
+pub(crate) const NAMES: &str = "keys";
+/// Prefix of the keys of records.
+pub(crate) const RECORDS: &str = "r/";
 
 /// A server, shared by the register's connections.
 #[derive(Debug)]
@@ -55,7 +61,7 @@ impl RedisServer {
 
     /// Returns the name of a record's key.
     pub(crate) fn record(&self, key: &Key) -> String {
-        format!("{}r/{key}", self.options.prefix)
+        format!("{}{RECORDS}{key}", self.options.prefix)
     }
 
     /// Returns the server's time, as all connections have sampled it.
@@ -99,12 +105,13 @@ impl RedisServer {
         replication_id: &str,
         restored: &str,
     ) -> Result<Identity, ConnectError> {
-        let mut call = IDENTIFY.key(self.key("identity"));
+        let mut call = IDENTIFY.key(self.key(IDENTITY));
         call.arg(new).arg(replication_id).arg(restored);
         let found: Option<Vec<u8>> = call.invoke_async(redis).await.map_err(refused)?;
         Identity::parse(found.ok_or_else(lost)?)
     }
 
+    /// Locks the identity last seen.
     fn known(&self) -> MutexGuard<'_, Option<Identity>> {
         self.identity.lock().unwrap_or_else(PoisonError::into_inner)
     }

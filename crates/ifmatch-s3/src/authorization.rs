@@ -34,37 +34,7 @@ impl S3Access for AccessCheck {
     async fn check(&self, request: &mut S3AccessContext<'_>) -> S3Result<()> {
         let name = request.s3_op().name().to_owned();
         let query = parameters(request.uri().query().unwrap_or_default());
-        let signed = request.credentials();
-        let signed = signed.map(|credentials| credentials.access_key.clone());
-        let verified = request.extensions_mut().get();
-        let verified = verified.map(|VerifiedAccount(access_key)| access_key.clone());
-        if verified.is_some() && !TAKING_LISTS.contains(&&*name) {
-            // Without its signature, the request would count as one of the default account.
-            return Err(s3_error!(
-                InvalidArgument,
-                "only GetObject and HeadObject take a list of tags: send one tag"
-            ));
-        }
-        let account = if let Some(access_key) = signed.or(verified) {
-            access_key
-        } else {
-            let reads = matches!(
-                &*name,
-                "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket"
-            );
-            if !reads || request.extensions_mut().get::<AnonymousRead>().is_none() {
-                return Err(error::unsigned());
-            }
-            // Otherwise, the author of a link could turn an object into a web page.
-            if query.iter().any(|(name, _)| name.starts_with("response-")) {
-                return Err(s3_error!(
-                    InvalidRequest,
-                    "only a signed request may choose header fields of the response"
-                ));
-            }
-            let default = self.accounts.iter().next();
-            default.map(Account::name).unwrap_or_default().to_owned()
-        };
+        let account = self.account(request, &name, &query)?;
         let asked = RequestOptions {
             method: request.method(),
             query: &query,
@@ -85,6 +55,47 @@ impl S3Access for AccessCheck {
             }
         }
         Ok(())
+    }
+}
+
+impl AccessCheck {
+    /// Returns the name of the account that signed a request, or of the default one for an anonymous read.
+    fn account(
+        &self,
+        request: &mut S3AccessContext<'_>,
+        operation: &str,
+        query: &[(String, String)],
+    ) -> S3Result<String> {
+        let signed = request.credentials();
+        let signed = signed.map(|credentials| credentials.access_key.clone());
+        let verified = request.extensions_mut().get();
+        let verified = verified.map(|VerifiedAccount(access_key)| access_key.clone());
+        if verified.is_some() && !TAKING_LISTS.contains(&operation) {
+            // Without its signature, the request would count as one of the default account.
+            return Err(s3_error!(
+                InvalidArgument,
+                "only GetObject and HeadObject take a list of tags: send one tag"
+            ));
+        }
+        if let Some(access_key) = signed.or(verified) {
+            return Ok(access_key);
+        }
+        let reads = matches!(
+            operation,
+            "GetObject" | "HeadObject" | "ListObjects" | "ListObjectsV2" | "HeadBucket"
+        );
+        if !reads || request.extensions_mut().get::<AnonymousRead>().is_none() {
+            return Err(error::unsigned());
+        }
+        // Otherwise, the author of a link could turn an object into a web page.
+        if query.iter().any(|(name, _)| name.starts_with("response-")) {
+            return Err(s3_error!(
+                InvalidRequest,
+                "only a signed request may choose header fields of the response"
+            ));
+        }
+        let default = self.accounts.iter().next();
+        Ok(default.map(Account::name).unwrap_or_default().to_owned())
     }
 }
 
@@ -114,6 +125,7 @@ pub(crate) fn refuse_options(head: &Parts) -> S3Result<()> {
     Ok(())
 }
 
+/// Returns `true` for the content type of a web page's form.
 fn is_form(value: &HeaderValue) -> bool {
     let form = b"multipart/form-data";
     value

@@ -19,8 +19,8 @@ pub(crate) struct Backend {
 }
 
 impl Backend {
-    /// Returns the account that signed a request. A request without a signature, which [`AccessCheck`](crate::authorization::AccessCheck) has admitted, reads
-    /// the buckets of the default account.
+    /// Returns the account that signed a request. A request without a signature, which
+    /// [`AccessCheck`](crate::authorization::AccessCheck) has admitted, reads the buckets of the default account.
     pub(crate) fn account(&self, credentials: Option<&Credentials>) -> S3Result<&Account> {
         let account = match credentials {
             Some(credentials) => self.accounts.get(&credentials.access_key),

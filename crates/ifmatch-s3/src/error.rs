@@ -18,6 +18,11 @@ pub(crate) fn unsigned() -> S3Error {
     )
 }
 
+/// Returns the error for a bucket that doesn't exist.
+pub(crate) fn no_such_bucket() -> S3Error {
+    s3_error!(NoSuchBucket, "there is no such bucket: create it first")
+}
+
 /// Returns the error for a body for which there is no memory.
 pub(crate) fn crowded(error: Crowded) -> S3Error {
     s3_error!(SlowDown, "{error}")
@@ -88,7 +93,7 @@ pub(crate) fn of_name(error: InvalidName) -> S3Error {
     }
 }
 
-/// Returns the response 304, which is an error to `s3s`. It has no body: see [`service`](crate::service).
+/// Returns the response 304, which is an error to `s3s`. The [answer](crate::answer) has no body.
 pub(crate) fn not_modified(info: &BlobInfo) -> S3Error {
     let mut answer = S3Error::new(S3ErrorCode::NotModified);
     let tag = info.tag.iter().map(|tag| (ETAG, tag.to_header()));

@@ -1,8 +1,8 @@
 //! The operations that are served, and what a request for one may carry.
 //!
-//! `s3s` selects an operation by the names in the query that it knows. To any other name it is blind, and selects the plain operation: a
-//! `PUT /bucket/key?renameObject` was a `PutObject` without bytes, and `DELETE /bucket/key?annotation` deleted the object. So each name is
-//! compared with the parameters of the operation that `s3s` has selected, before it reads the body:
+//! `s3s` selects an operation by the names in the query that it knows. It ignores any other name, and selects the plain operation:
+//! `PUT /bucket/key?renameObject` would be a `PutObject` without bytes, and `DELETE /bucket/key?annotation` would delete the object. So
+//! each name is compared with the parameters of the operation that `s3s` has selected, before it reads the body:
 //!
 //! - Parameters of the operation are taken.
 //! - The [names by which S3 selects an operation](SELECTORS) are refused, with or without a value.
@@ -24,7 +24,7 @@ use s3s::{S3Result, s3_error};
 use crate::backend::refuse;
 use crate::bodies::checksum::{CHECKSUM, DigestAlgorithm};
 use crate::bodies::document::DocumentDigests;
-use crate::bodies::upload_body::BODY_HASH;
+use crate::bodies::upload_body::{BODY_HASH, is_hash};
 
 /// The parameters of a read of an object.
 const READ: &[&str] = &[
@@ -373,6 +373,7 @@ pub(crate) fn check_owner(
     Ok(())
 }
 
+/// Returns `true` for the name of one of Amazon's own header fields, in any case.
 fn is_of_amazon(name: &str) -> bool {
     name.get(..AMAZON.len())
         .is_some_and(|prefix| prefix.eq_ignore_ascii_case(AMAZON))
@@ -401,7 +402,9 @@ fn is_checksum(name: &str) -> bool {
 
 /// Refuses a list of objects to delete that has neither a checksum nor a hash: its bytes may have changed on their way.
 pub(crate) fn require_checksum(headers: &HeaderMap) -> S3Result<()> {
-    let has_hash = headers.get(BODY_HASH).is_some_and(|hash| hash.len() == 64);
+    let has_hash = headers
+        .get(BODY_HASH)
+        .is_some_and(|hash| is_hash(hash.as_bytes()));
     if has_hash || headers.keys().any(|name| is_checksum(name.as_str())) {
         return Ok(());
     }

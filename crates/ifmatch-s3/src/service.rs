@@ -131,6 +131,7 @@ impl S3Service {
         multipart::collect(&self.backend.context).await
     }
 
+    /// Responds to a request. An error is in S3's form.
     async fn respond(&self, request: Request<s3s::Body>) -> S3Result<Response<s3s::Body>> {
         let (mut head, body) = request.into_parts();
         authorization::refuse_form(&head)?;
@@ -347,10 +348,10 @@ impl S3Route for OnlyVerify {
 }
 
 /// The hosts of which a bucket may be the first label. Requests to other hosts name the bucket in their path.
-pub(crate) struct BucketHosts(Vec<String>);
+struct BucketHosts(Vec<String>);
 
 impl BucketHosts {
-    pub(crate) fn new(names: &[String]) -> Self {
+    fn new(names: &[String]) -> Self {
         Self(
             names
                 .iter()

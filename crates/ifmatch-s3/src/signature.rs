@@ -16,13 +16,14 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result, s3_error};
 use time::OffsetDateTime;
 
 use crate::bodies::chunks;
-use crate::bodies::upload_body::BODY_HASH;
+use crate::bodies::upload_body::{BODY_HASH, is_hash};
 use crate::error;
 
 /// The algorithm of Signature Version 4.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The parameter with the signature of a presigned URL, of version 4 and of version 2.
+/// The parameter with the signature of a presigned URL of version 4.
 const SIGNATURE: &str = "X-Amz-Signature";
+/// The same of version 2.
 const SIGNATURE_2: &str = "Signature";
 /// Maximum validity of a presigned URL, in seconds.
 const MAX_EXPIRES: u64 = 7 * 24 * 60 * 60;
@@ -83,8 +84,8 @@ pub(crate) fn check(head: &mut Parts, query: &[(String, String)]) -> S3Result<St
 #[derive(Clone)]
 pub(crate) struct VerifiedAccount(pub(crate) String);
 
-/// Removes the signature of a request after it was verified, so the request can be changed. [`AccessCheck`](crate::authorization::AccessCheck) admits it only for the
-/// operations that know the account nevertheless.
+/// Removes the signature of a request after it was verified, so the request can be changed.
+/// [`AccessCheck`](crate::authorization::AccessCheck) admits it only for the operations that know the account nevertheless.
 pub(crate) fn remove(head: &mut Parts, access_key: String) -> S3Result<()> {
     head.headers.remove(AUTHORIZATION);
     let query = head.uri.query().unwrap_or_default().split('&');
@@ -118,6 +119,7 @@ struct Signature {
 }
 
 impl Signature {
+    /// Reads the header or the URL. Refuses other ways to sign, and other services.
     fn of(head: &Parts, query: &[(String, String)]) -> S3Result<Self> {
         let header = header(head)?;
         let signature = match (header, has(query, SIGNATURE), has(query, SIGNATURE_2)) {
@@ -154,9 +156,7 @@ impl Signature {
 fn check_body_hash(head: &Parts) -> S3Result<()> {
     let mut lines = head.headers.get_all(BODY_HASH).iter();
     let is_known = |value: &[u8]| {
-        chunks::KINDS.contains(&value)
-            || value == b"UNSIGNED-PAYLOAD"
-            || (value.len() == 64 && value.iter().all(u8::is_ascii_hexdigit))
+        chunks::KINDS.contains(&value) || value == b"UNSIGNED-PAYLOAD" || is_hash(value)
     };
     match (lines.next(), lines.next()) {
         (None, None) => Ok(()),

@@ -11,7 +11,8 @@ use time::format_description::well_known::Rfc3339;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DateTime(i64);
 
-const NANOS_IN_TICK: i128 = 100;
+/// Nanoseconds in a tick.
+const NANOS_IN_TICK: u32 = 100;
 
 impl DateTime {
     /// Parses an RFC 3339 date; without an offset, it's in UTC. Drops digits beyond the seventh.
@@ -29,13 +30,14 @@ impl DateTime {
     }
 
     fn from_nanos(nanos: i128) -> Option<Self> {
-        let ticks = i64::try_from(nanos.div_euclid(NANOS_IN_TICK)).ok()?;
+        let ticks = i64::try_from(nanos.div_euclid(NANOS_IN_TICK.into())).ok()?;
         Self(ticks).moment().map(|_| Self(ticks))
     }
 
+    /// Returns the time, if its year is allowed.
     fn moment(self) -> Option<OffsetDateTime> {
-        let moment =
-            OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * NANOS_IN_TICK).ok()?;
+        let nanos = i128::from(self.0) * i128::from(NANOS_IN_TICK);
+        let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?;
         (1..=9999).contains(&moment.year()).then_some(moment)
     }
 }
@@ -49,7 +51,7 @@ impl fmt::Display for DateTime {
             f,
             "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"
         )?;
-        let digits = format!("{:07}", moment.nanosecond() / 100);
+        let digits = format!("{:07}", moment.nanosecond() / NANOS_IN_TICK);
         let digits = if f.alternate() {
             &digits
         } else {

@@ -68,6 +68,7 @@ impl EdmValue {
         )
     }
 
+    /// Parses a value of this type.
     fn declared(declared: &str, json: &Json) -> Option<Self> {
         let text = json.as_str();
         let whole = || text.map_or_else(|| json.as_i64(), |text| text.parse().ok());
@@ -118,11 +119,12 @@ pub(crate) fn utf16_bytes(text: &str) -> usize {
     text.encode_utf16().count() * 2
 }
 
-/// .NET programs send `True` and `False`.
+/// Parses a boolean in any case: .NET programs send `True` and `False`.
 fn boolean(text: &str) -> Option<bool> {
     text.to_ascii_lowercase().parse().ok()
 }
 
+/// Parses a double, by name if it isn't finite.
 fn double(text: &str) -> Option<f64> {
     let named = NOT_FINITE
         .iter()
@@ -131,6 +133,7 @@ fn double(text: &str) -> Option<f64> {
     named.or_else(|| text.parse().ok().filter(|number: &f64| number.is_finite()))
 }
 
+/// Returns the name of a double that isn't finite.
 fn not_finite(number: f64) -> &'static str {
     let [nan, infinity, minus_infinity] = NOT_FINITE.map(|(name, _)| name);
     match number {

@@ -27,7 +27,7 @@ impl EntityKey {
     /// Creates a key.
     ///
     /// # Errors
-    /// A key has more than 512 characters, or contains `/`, `\`, `#`, `?` or a control character.
+    /// A key has more than 512 UTF-16 units, or contains `/`, `\`, `#`, `?` or a control character.
     pub(crate) fn new(partition: &str, row: &str) -> Result<Self, TableError> {
         check(partition)?;
         check(row)?;
@@ -75,6 +75,7 @@ pub(crate) fn prefix(table: &str, partition: Option<&str>, row: Option<&str>) ->
     name
 }
 
+/// Rejects a key that is too long, or has forbidden characters.
 fn check(key: &str) -> Result<(), TableError> {
     if key.encode_utf16().count() > MAX_UNITS {
         return Err(TableError::new(ErrorCode::KeyValueTooLarge));
@@ -88,6 +89,7 @@ fn check(key: &str) -> Result<(), TableError> {
     Ok(())
 }
 
+/// Appends a key to a name.
 fn escape(key: &str, name: &mut String) {
     for char in key.chars() {
         match ESCAPED.iter().find(|(plain, _)| *plain == char) {
@@ -97,6 +99,7 @@ fn escape(key: &str, name: &mut String) {
     }
 }
 
+/// Returns the key in a part of a name.
 fn unescape(text: &str) -> Option<String> {
     let mut chars = text.chars();
     let mut key = String::with_capacity(text.len());

@@ -90,7 +90,7 @@ impl Entity {
         }
     }
 
-    /// Returns the size as Azure counts it, in bytes.
+    /// Returns the size as Azure counts it, in bytes: 4 more than the keys, and 8 more than each property.
     pub(crate) fn bytes(&self, key: &EntityKey) -> usize {
         let keys = 4 + edm::utf16_bytes(&key.partition) + edm::utf16_bytes(&key.row);
         let each = self
@@ -100,10 +100,12 @@ impl Entity {
         keys + each.sum::<usize>()
     }
 
+    /// Returns the value of a property.
     pub(crate) fn get(&self, name: &str) -> Option<&EdmValue> {
         self.properties.get(name)
     }
 
+    /// Returns the properties, ordered by name.
     pub(crate) fn properties(&self) -> impl Iterator<Item = (&str, &EdmValue)> {
         self.properties.iter().map(|(name, value)| (&**name, value))
     }
@@ -167,12 +169,13 @@ fn check_type(body: &Map<String, Json>, name: &str, r#type: &str) -> Result<(), 
     }
 }
 
+/// Reads a type annotation.
 fn type_name(json: &Json) -> Result<&str, TableError> {
     json.as_str()
         .ok_or_else(|| TableError::invalid("the type of a property must be a string"))
 }
 
-/// A name must be a C# identifier.
+/// Rejects a name that is no C# identifier, or too long.
 fn check_name(name: &str) -> Result<(), TableError> {
     if name.chars().count() > MAX_NAME {
         return Err(TableError::new(ErrorCode::PropertyNameTooLong));

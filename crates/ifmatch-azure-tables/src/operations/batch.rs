@@ -17,7 +17,7 @@ use crate::error::{ErrorCode, TableError};
 use crate::request::changeset::ChangesetPart;
 use crate::request::resource::TableResource;
 use crate::request::verb::{Verb, permissions};
-use crate::response::{self, ResponseFormat};
+use crate::response::ResponseFormat;
 use crate::storage::batch::FailedOperation;
 use crate::storage::change::{EntityChange, EntityOperation};
 use crate::storage::entities::TableEntities;
@@ -104,6 +104,7 @@ impl BatchOperations {
     }
 }
 
+/// Parses an operation, and checks that the request may carry it out.
 fn change(
     part: &ChangesetPart,
     account: &str,
@@ -136,12 +137,10 @@ fn change(
             };
             (table, key, operation, guard)
         }
-        (TableResource::Entity(table, key), Verb::Delete) => match write::guard(headers)? {
-            IfMatch::None => {
-                return Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match"));
-            }
-            guard => (table, key, EntityOperation::Delete(guard.clone()), guard),
-        },
+        (TableResource::Entity(table, key), Verb::Delete) => {
+            let guard = write::required_guard(headers)?;
+            (table, key, EntityOperation::Delete(guard.clone()), guard)
+        }
         _ => {
             return Err(TableError::new(ErrorCode::NotImplemented)
                 .detail("a batch consists of changes to entities"));
@@ -154,6 +153,7 @@ fn change(
     Ok((table, EntityChange { key, operation }))
 }
 
+/// Builds the response to an operation.
 fn respond(
     entities: &TableEntities<'_>,
     format: &ResponseFormat,
@@ -161,28 +161,16 @@ fn respond(
     headers: &HeaderMap,
     generation: Option<Revision>,
 ) -> Response<BlobBody> {
-    let name = &entities.table.name;
-    let mut response = match (&change.operation, generation) {
+    match (&change.operation, generation) {
         (EntityOperation::Insert(entity), Some(generation)) => {
-            let mut response = write::created(headers, || {
-                let stored = StoredEntity {
-                    entity: entity.clone(),
-                    generation,
-                };
-                format.element(
-                    name.as_str(),
-                    format.entity(name, &change.key, &stored, None),
-                )
-            });
-            format.locate(response.headers_mut(), name, &change.key);
-            response
+            let stored = StoredEntity {
+                entity: entity.clone(),
+                generation,
+            };
+            write::inserted(&entities.table.name, headers, &change.key, &stored, format)
         }
-        _ => response::empty(),
-    };
-    if let Some(generation) = generation {
-        response::tag(response.headers_mut(), generation);
+        _ => write::changed(generation),
     }
-    response
 }
 
 /// Builds the response with the responses of all operations, or of the one that failed.

@@ -184,6 +184,7 @@ fn after(options: &QueryOptions, table: &Table) -> Result<Option<String>, TableE
     Ok(Some(name.as_str().to_owned()))
 }
 
+/// Returns the header value of a continuation token.
 fn token(key: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&ContinuationToken(key.to_owned()).encode()).ok()
 }
@@ -295,6 +296,7 @@ impl Row for TableName {
     }
 }
 
+/// Returns an entity.
 pub(crate) async fn entity(
     entities: &TableEntities<'_>,
     key: &EntityKey,
@@ -312,6 +314,7 @@ pub(crate) async fn entity(
     Ok(response)
 }
 
+/// Returns a table.
 pub(crate) async fn table(
     store: &dyn BlobStore,
     containers: &AccountContainers,

@@ -1,16 +1,18 @@
 //! Creating and deleting tables; inserting, replacing, merging and deleting entities.
 
-use http::header::{CONTENT_TYPE, IF_MATCH};
+use http::header::IF_MATCH;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use ifmatch_blob::body::BlobBody;
 use ifmatch_blob::store::BlobStore;
 use ifmatch_core::precondition::Preconditions;
+use ifmatch_core::record::Revision;
 use serde_json::{Map, Value as Json};
 
 use crate::entity::etag::IfMatch;
 use crate::entity::key::EntityKey;
 use crate::entity::properties::{Entity, key_in};
 use crate::error::{ErrorCode, TableError};
+use crate::request::content_type;
 use crate::response::{self, ResponseFormat};
 use crate::storage::change::{EntityChange, EntityOperation};
 use crate::storage::entities::TableEntities;
@@ -23,6 +25,7 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 /// Maximum size of a request's body: an entity of 1 MiB with every character escaped.
 pub(crate) const MAX_BODY: u64 = 4 * 1024 * 1024;
 
+/// Creates a table.
 pub(crate) async fn create_table(
     store: &dyn BlobStore,
     containers: &AccountContainers,
@@ -52,6 +55,7 @@ pub(crate) fn new_entity(body: &Map<String, Json>) -> Result<(EntityKey, Entity)
     Ok((key_in(body)?, Entity::parse(body)?))
 }
 
+/// Deletes a table.
 pub(crate) async fn delete_table(
     store: &dyn BlobStore,
     containers: &AccountContainers,
@@ -61,6 +65,7 @@ pub(crate) async fn delete_table(
     Ok(response::empty())
 }
 
+/// Inserts an entity.
 pub(crate) async fn insert(
     entities: &TableEntities<'_>,
     headers: &HeaderMap,
@@ -77,16 +82,30 @@ pub(crate) async fn insert(
             })
             .await?,
     )?;
-    let name = &entities.table.name;
+    let stored = StoredEntity { entity, generation };
+    Ok(inserted(
+        &entities.table.name,
+        headers,
+        key,
+        &stored,
+        format,
+    ))
+}
+
+/// Builds the response to the insertion of an entity.
+pub(crate) fn inserted(
+    table: &TableName,
+    headers: &HeaderMap,
+    key: &EntityKey,
+    stored: &StoredEntity,
+    format: &ResponseFormat,
+) -> Response<BlobBody> {
     let mut response = created(headers, || {
-        format.element(
-            name.as_str(),
-            format.entity(name, key, &StoredEntity { entity, generation }, None),
-        )
+        format.element(table.as_str(), format.entity(table, key, stored, None))
     });
-    response::tag(response.headers_mut(), generation);
-    format.locate(response.headers_mut(), name, key);
-    Ok(response)
+    format.locate(response.headers_mut(), table, key);
+    response::tag(response.headers_mut(), stored.generation);
+    response
 }
 
 /// Replaces, merges or deletes an entity.
@@ -94,12 +113,16 @@ pub(crate) async fn change(
     entities: &TableEntities<'_>,
     change: EntityChange,
 ) -> Result<Response<BlobBody>, TableError> {
-    let generation = entities.change(change).await?;
+    Ok(changed(entities.change(change).await?))
+}
+
+/// Builds the response to a change of an entity, which has this generation unless it was deleted.
+pub(crate) fn changed(generation: Option<Revision>) -> Response<BlobBody> {
     let mut response = response::empty();
     if let Some(generation) = generation {
         response::tag(response.headers_mut(), generation);
     }
-    Ok(response)
+    response
 }
 
 /// Parses `If-Match`.
@@ -114,6 +137,17 @@ pub(crate) fn guard(headers: &HeaderMap) -> Result<IfMatch, TableError> {
         (None, _) => Ok(IfMatch::None),
         (Some(line), None) => IfMatch::parse(line.as_bytes()),
         (Some(_), Some(_)) => Err(TableError::invalid("If-Match must not be repeated")),
+    }
+}
+
+/// Parses `If-Match` of a deletion, which must have one.
+///
+/// # Errors
+/// There is no condition, or it isn't [valid](guard).
+pub(crate) fn required_guard(headers: &HeaderMap) -> Result<IfMatch, TableError> {
+    match guard(headers)? {
+        IfMatch::None => Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")),
+        guard => Ok(guard),
     }
 }
 
@@ -145,11 +179,7 @@ fn unconditional(
 /// # Errors
 /// The body is Atom.
 pub(crate) fn no_xml(headers: &HeaderMap) -> Result<(), TableError> {
-    let media = headers
-        .get(CONTENT_TYPE)
-        .and_then(|media| media.to_str().ok())
-        .unwrap_or_default();
-    if media.contains("xml") {
+    if content_type(headers).contains("xml") {
         Err(TableError::new(ErrorCode::AtomFormatNotSupported))
     } else {
         Ok(())
@@ -171,7 +201,7 @@ pub(crate) fn object(bytes: &[u8]) -> Result<Map<String, Json>, TableError> {
 }
 
 /// Builds the response to a creation, without content if the client prefers so.
-pub(crate) fn created(
+fn created(
     headers: &HeaderMap,
     content: impl FnOnce() -> Response<BlobBody>,
 ) -> Response<BlobBody> {

@@ -1,10 +1,13 @@
 //! The body of `$batch`: one changeset of requests, each a part of `multipart/mixed`.
 
-use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Uri};
 
+use super::content_type;
 use crate::error::TableError;
+
+/// Maximum length of a boundary, in bytes. RFC 2046 §5.1.1 requires no more than 70.
+const MAX_BOUNDARY: usize = 200;
 
 /// A request in a changeset.
 #[derive(Debug)]
@@ -18,19 +21,12 @@ pub(crate) struct ChangesetPart {
 /// # Errors
 /// The body isn't a changeset.
 pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<ChangesetPart>, TableError> {
-    let media = headers
-        .get(CONTENT_TYPE)
-        .and_then(|media| media.to_str().ok())
-        .unwrap_or_default();
-    let sets = split(body, &boundary(media)?)?;
+    let sets = split(body, &boundary(content_type(headers))?)?;
     let [set] = sets[..] else {
         return Err(malformed("a batch must have one changeset, and no queries"));
     };
     let (fields, set) = head(set)?;
-    let media = fields
-        .get(CONTENT_TYPE)
-        .and_then(|media| media.to_str().ok())
-        .unwrap_or_default();
+    let media = content_type(&fields);
     if !media
         .trim_start()
         .to_ascii_lowercase()
@@ -47,11 +43,10 @@ pub(crate) fn parse(headers: &HeaderMap, body: &str) -> Result<Vec<ChangesetPart
 /// Parses a part: its own header, a request line, the header of the request, and its body.
 fn request(part: &str) -> Result<ChangesetPart, TableError> {
     let (fields, inner) = head(part)?;
-    let media = fields
-        .get(CONTENT_TYPE)
-        .and_then(|media| media.to_str().ok())
-        .unwrap_or_default();
-    if !media.trim().eq_ignore_ascii_case("application/http") {
+    if !content_type(&fields)
+        .trim()
+        .eq_ignore_ascii_case("application/http")
+    {
         return Err(malformed(
             "a part of a changeset must have the type application/http",
         ));
@@ -128,6 +123,7 @@ fn split<'a>(text: &'a str, boundary: &str) -> Result<Vec<&'a str>, TableError> 
     Err(malformed("a multipart body does not end with its boundary"))
 }
 
+/// Returns the boundary in a content type.
 fn boundary(media: &str) -> Result<String, TableError> {
     let parameters = media
         .split(';')
@@ -138,7 +134,7 @@ fn boundary(media: &str) -> Result<String, TableError> {
         .next()
         .map(|(_, value)| value.trim_matches('"').to_owned());
     boundary
-        .filter(|boundary| !boundary.is_empty() && boundary.len() <= 200)
+        .filter(|boundary| !boundary.is_empty() && boundary.len() <= MAX_BOUNDARY)
         .ok_or_else(|| malformed("the type of a batch must be multipart/mixed with a boundary"))
 }
 
@@ -148,6 +144,8 @@ fn malformed(detail: &str) -> TableError {
 
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_TYPE;
+
     use super::*;
 
     fn parsed(body: &str) -> Result<Vec<ChangesetPart>, TableError> {

@@ -44,6 +44,7 @@ impl MetadataLevel {
             .ok_or_else(|| TableError::new(ErrorCode::AtomFormatNotSupported))
     }
 
+    /// Returns the level that a media range asks for, if it includes JSON.
     fn of_range(range: &str) -> Option<Self> {
         let mut parts = range.split(';').map(str::trim);
         let json = parts.next().is_some_and(|media| {

@@ -20,7 +20,7 @@ pub(crate) struct QueryOptions {
     pub(crate) next_row: Option<ContinuationToken>,
     pub(crate) next_table: Option<ContinuationToken>,
     /// `restype` and `comp`, if one of them is present: the request is about the service itself, or about permissions.
-    pub(crate) other: Option<(String, String)>,
+    pub(crate) subject: Option<(String, String)>,
 }
 
 /// Maximum and default number of rows in a page.
@@ -40,7 +40,7 @@ impl QueryOptions {
             next_partition: None,
             next_row: None,
             next_table: None,
-            other: None,
+            subject: None,
         };
         let malformed = |error: InvalidName| {
             TableError::new(ErrorCode::InvalidQueryParameterValue).detail(error.to_string())
@@ -59,6 +59,7 @@ impl QueryOptions {
         Ok(options)
     }
 
+    /// Takes a parameter.
     fn take(&mut self, name: &str, value: &str) -> Result<(), TableError> {
         match name {
             "$format" => self.format = Some(value.to_owned()),
@@ -69,8 +70,8 @@ impl QueryOptions {
             "NextPartitionKey" => self.next_partition = Some(ContinuationToken::decode(value)?),
             "NextRowKey" => self.next_row = Some(ContinuationToken::decode(value)?),
             "NextTableName" => self.next_table = Some(ContinuationToken::decode(value)?),
-            "restype" => value.clone_into(&mut self.other.get_or_insert_default().0),
-            "comp" => value.clone_into(&mut self.other.get_or_insert_default().1),
+            "restype" => value.clone_into(&mut self.subject.get_or_insert_default().0),
+            "comp" => value.clone_into(&mut self.subject.get_or_insert_default().1),
             // Without it, the answer would be another one: $orderby, $skip, $inlinecount.
             _ if name.starts_with('$') => {
                 return Err(TableError::new(ErrorCode::NotImplemented).detail(format!(
@@ -89,16 +90,17 @@ impl QueryOptions {
 pub(crate) struct ContinuationToken(pub(crate) String);
 
 /// Prefix of all tokens.
-const TOKEN: &str = "1!";
+const TOKEN_PREFIX: &str = "1!";
 
 impl ContinuationToken {
+    /// Returns the form for a header or a query.
     pub(crate) fn encode(&self) -> String {
-        format!("{TOKEN}{}", URL_SAFE_NO_PAD.encode(&self.0))
+        format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(&self.0))
     }
 
     fn decode(text: &str) -> Result<Self, TableError> {
         let bytes = text
-            .strip_prefix(TOKEN)
+            .strip_prefix(TOKEN_PREFIX)
             .and_then(|encoded| URL_SAFE_NO_PAD.decode(encoded).ok());
         let key = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
         let wrong = || {
@@ -109,6 +111,7 @@ impl ContinuationToken {
     }
 }
 
+/// Parses `$select`.
 fn select(text: &str) -> Option<Vec<String>> {
     let names: Vec<String> = text
         .split(',')
@@ -119,6 +122,7 @@ fn select(text: &str) -> Option<Vec<String>> {
     (!names.is_empty() && !names.iter().any(|name| name == "*")).then_some(names)
 }
 
+/// Parses `$top`.
 fn top(text: &str) -> Result<usize, TableError> {
     match text.parse() {
         Ok(top @ 0..=MAX_ROWS) => Ok(top),
@@ -143,16 +147,16 @@ mod tests {
         assert_eq!(options.select, Some(vec!["a".into(), "b".into()]));
         assert_eq!(options.top, 3);
         assert_eq!(options.filter, Filter::parse("a eq '1+1'").ok());
-        assert_eq!(options.other, None);
-        let other = |query| {
+        assert_eq!(options.subject, None);
+        let subject = |query| {
             QueryOptions::parse(query)
                 .expect("options")
-                .other
+                .subject
                 .expect("about something else")
         };
-        assert_eq!(other("comp=acl"), (String::new(), "acl".to_owned()));
+        assert_eq!(subject("comp=acl"), (String::new(), "acl".to_owned()));
         assert_eq!(
-            other("comp=stats&restype=service"),
+            subject("comp=stats&restype=service"),
             ("service".to_owned(), "stats".to_owned())
         );
         assert!(

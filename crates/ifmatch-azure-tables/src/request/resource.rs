@@ -67,6 +67,7 @@ impl TableResource {
         }
     }
 
+    /// Returns the resource with this name, without keys.
     fn plain(name: &str) -> Result<Self, TableError> {
         Ok(match name {
             "" => Self::Service,
@@ -103,6 +104,7 @@ fn pair(text: &str) -> Option<(String, String)> {
     }
 }
 
+/// Parses a name and its value, and returns the rest.
 fn named(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_once('=')?;
     let (value, rest) = quoted(rest)?;

@@ -47,6 +47,7 @@ impl Verb {
         }
     }
 
+    /// Returns the method with this name, or the error that there is none.
     fn named(method: &str, otherwise: ErrorCode) -> Result<Self, TableError> {
         Ok(match method {
             "GET" => Self::Get,

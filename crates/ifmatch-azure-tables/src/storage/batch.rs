@@ -10,15 +10,16 @@ use crate::entity::key::EntityKey;
 use crate::entity::properties::Entity;
 use crate::error::TableError;
 use crate::storage::change::EntityChange;
-use crate::storage::entities::{ATTEMPTS, TableEntities, busy, random};
+use crate::storage::entities::{ATTEMPTS, TableEntities, busy};
 use crate::storage::partition::{BatchIntent, EntityContent, PartitionBatches, StoredEntity};
-use crate::storage::{numbered, put};
+use crate::storage::{new_id, numbered, put};
 
 /// A failed operation, by its index, and the reason.
 pub(crate) type FailedOperation = (usize, TableError);
 
 /// A change that is computed and not stored yet.
 struct PlannedChange<'a> {
+    /// Its number in the batch.
     index: usize,
     key: &'a EntityKey,
     blob: BlobPath,
@@ -30,6 +31,7 @@ struct PlannedChange<'a> {
 
 /// An intent in the store.
 struct PlacedIntent {
+    /// The number of its change in the batch.
     index: usize,
     blob: BlobPath,
     tag: Option<EntityTag>,
@@ -57,7 +59,7 @@ impl TableEntities<'_> {
             let Some(planned) = self.plan(changes, attempt).await? else {
                 continue;
             };
-            let batch = new_id().map_err(of_batch)?;
+            let batch = new_id().map_err(|error| of_batch(error.into()))?;
             let Some(placed) = self.place(&record, &batch, planned).await? else {
                 continue;
             };
@@ -156,7 +158,8 @@ impl TableEntities<'_> {
         Ok(Some(placed))
     }
 
-    /// Replaces the intents of a batch that is decided, and removes it from the record. Others read the intents that are left by the record.
+    /// Replaces the intents of a decided batch, and removes the batch from the record. If any intents are left, the record tells others
+    /// what they mean.
     async fn finish(
         &self,
         record: &BlobPath,
@@ -211,8 +214,4 @@ impl TableEntities<'_> {
 /// Returns a failure of the batch as a whole.
 fn of_batch(error: TableError) -> FailedOperation {
     (0, error)
-}
-
-fn new_id() -> Result<String, TableError> {
-    Ok(format!("{:016x}{:016x}", random()?, random()?))
 }

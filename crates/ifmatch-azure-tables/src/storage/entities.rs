@@ -14,7 +14,7 @@ use crate::error::{ErrorCode, TableError};
 use crate::storage::change::{DecisionAttempt, EntityChange, KnownBatch};
 use crate::storage::partition::{BatchState, EntityContent, PartitionBatches, StoredEntity};
 use crate::storage::tables::{AccountContainers, Table};
-use crate::storage::{bytes, numbered, update};
+use crate::storage::{bytes, numbered, random, update};
 
 /// Maximum number of attempts if batches are in the way, or other writers of a batch's entities.
 pub(super) const ATTEMPTS: u32 = 100;
@@ -22,6 +22,7 @@ pub(super) const ATTEMPTS: u32 = 100;
 const PATIENCE: u32 = 10;
 /// The first pause between attempts; pauses double.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// A table's entities.
@@ -160,6 +161,7 @@ impl TableEntities<'_> {
         Ok(PartitionBatches::load(self.store, &self.record(key)?).await?)
     }
 
+    /// Returns the blob of an entity.
     pub(super) fn blob(&self, key: &EntityKey) -> Result<BlobPath, TableError> {
         Ok(BlobPath {
             container: self.containers.entities.clone(),
@@ -178,6 +180,7 @@ impl TableEntities<'_> {
     /// Waits before another attempt, for a random part of an increasing pause.
     pub(super) async fn pause(&self, attempt: u32) -> Result<(), TableError> {
         if attempt > 0 {
+            // The shift must not overflow: 16 doublings exceed the longest pause.
             let longest = FIRST_PAUSE.saturating_mul(1 << attempt.min(16));
             let longest = longest.min(LONGEST_PAUSE).as_micros();
             let longest = u64::try_from(longest).unwrap_or(u64::MAX);
@@ -188,12 +191,8 @@ impl TableEntities<'_> {
     }
 }
 
+/// The error after too many attempts.
 pub(super) fn busy() -> TableError {
     TableError::new(ErrorCode::ServerBusy)
         .detail("other writers changed the entity before each attempt")
-}
-
-pub(super) fn random() -> Result<u64, TableError> {
-    let random = ifmatch_runtime::nonce();
-    Ok(random.map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))?)
 }

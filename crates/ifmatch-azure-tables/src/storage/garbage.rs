@@ -125,6 +125,7 @@ impl Cursor {
     }
 }
 
+/// Deletes the entities with this identity, and returns their number.
 async fn remove(
     store: &dyn BlobStore,
     containers: &AccountContainers,

@@ -53,6 +53,16 @@ pub(crate) async fn update<T: Send + 'static>(
         .ok_or_else(|| StoreErrorKind::Unavailable.into())
 }
 
+/// Returns a random number.
+pub(crate) fn random() -> Result<u64, StoreError> {
+    ifmatch_runtime::nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
+}
+
+/// Draws an id that no other table or batch has.
+pub(crate) fn new_id() -> Result<String, StoreError> {
+    Ok(format!("{:016x}{:016x}", random()?, random()?))
+}
+
 /// Returns `true` if the preconditions of a write are false.
 pub(crate) fn is_refused(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })

@@ -66,8 +66,10 @@ pub(crate) struct RowPage<T> {
     pub(crate) next: Option<BlobName>,
 }
 
-/// Minimum and maximum number of names per request to the store.
-const STEP: (usize, usize) = (100, 1000);
+/// Minimum number of names per request to the store.
+const MIN_STEP: usize = 100;
+/// Maximum number of names per request to the store.
+const MAX_STEP: usize = 1000;
 
 /// Reads a page of the rows in a container. They take their memory from `memory`.
 pub(crate) async fn page<R: RowSource>(
@@ -86,7 +88,7 @@ pub(crate) async fn page<R: RowSource>(
     let mut query = ListQuery {
         prefix,
         after,
-        ..ListQuery::first((limit + 1).clamp(STEP.0, STEP.1))
+        ..ListQuery::first((limit + 1).clamp(MIN_STEP, MAX_STEP))
     };
     let mut page = RowPage {
         rows: Vec::new(),

@@ -61,6 +61,7 @@ impl BatchIntent {
 }
 
 impl EntityContent {
+    /// Encodes the content for the store.
     pub(crate) fn encode(&self) -> String {
         let entity = |entity: &Entity| Json::String(entity.encode());
         match self {
@@ -81,6 +82,10 @@ impl EntityContent {
         }
     }
 
+    /// Decodes stored content.
+    ///
+    /// # Errors
+    /// The bytes are damaged, or were written by a newer release.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let json: Json = serde_json::from_slice(bytes).map_err(|_| damaged())?;
         let entity = |name: &str| {
@@ -138,6 +143,7 @@ impl PartitionBatches {
         Self::decode(&bytes(opened).await?).ok_or_else(damaged)
     }
 
+    /// Returns the state of a batch.
     pub(crate) fn state(&self, batch: &str) -> BatchState {
         let is_in = |list: &[String]| list.iter().any(|one| one == batch);
         match () {
@@ -159,8 +165,8 @@ impl PartitionBatches {
     ) -> Result<bool, TableError> {
         let batch = batch.to_owned();
         Self::change(store, record, move |batches| match batches.state(&batch) {
-            BatchState::Committed => Ok(true),
-            BatchState::Rejected => Ok(false),
+            BatchState::Committed => true,
+            BatchState::Rejected => false,
             BatchState::Unknown => {
                 let list = if commits {
                     &mut batches.committed
@@ -169,7 +175,7 @@ impl PartitionBatches {
                 };
                 list.push(batch.clone());
                 batches.count += u64::from(commits);
-                Err(commits)
+                commits
             }
         })
         .await
@@ -183,34 +189,34 @@ impl PartitionBatches {
     ) -> Result<(), TableError> {
         let batch = batch.to_owned();
         Self::change(store, record, move |batches| {
-            if batches.state(&batch) == BatchState::Unknown {
-                return Ok(());
-            }
             batches.committed.retain(|one| *one != batch);
             batches.rejected.retain(|one| *one != batch);
-            Err(())
         })
         .await
     }
 
-    /// Changes the record in turn. `change` returns `Ok` to leave it as it is.
+    /// Changes the record, in turn with other changes of it.
     async fn change<T: Send + 'static>(
         store: &dyn BlobStore,
         record: &BlobPath,
-        change: impl Fn(&mut Self) -> Result<T, T> + Send + Sync + 'static,
+        change: impl Fn(&mut Self) -> T + Send + Sync + 'static,
     ) -> Result<T, TableError> {
         let (_, outcome) = update(store, record, move |current| {
-            let batches = current.map_or_else(
+            let before = current.map_or_else(
                 || Some(Self::default()),
                 |current| Self::decode(&current.bytes),
             );
-            let Some(mut batches) = batches else {
+            let Some(before) = before else {
                 return (ContentChange::Keep, Err(damaged()));
             };
-            match change(&mut batches) {
-                Ok(outcome) => (ContentChange::Keep, Ok(outcome)),
-                Err(outcome) => (ContentChange::Replace(batches.encode().into()), Ok(outcome)),
-            }
+            let mut after = before.clone();
+            let outcome = change(&mut after);
+            let content = if after == before {
+                ContentChange::Keep
+            } else {
+                ContentChange::Replace(after.encode().into())
+            };
+            (content, Ok(outcome))
         })
         .await?;
         Ok(outcome?)
@@ -245,6 +251,7 @@ impl PartitionBatches {
     }
 }
 
+/// The error for content that can't be read.
 fn damaged() -> StoreError {
     StoreError::new(
         StoreErrorKind::Unreadable,

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use ifmatch_runtime::nonce;
 use serde_json::{Value as Json, json};
 
 use ifmatch_core::precondition::Preconditions;
 
 use crate::error::{ErrorCode, TableError};
-use crate::storage::{bytes, is_refused, put};
+use crate::storage::{bytes, is_refused, new_id, put};
 use ifmatch_blob::accounts::Account;
 use ifmatch_blob::name::{BlobName, BlobPath, ContainerName, InvalidName};
 use ifmatch_blob::store::{BlobStore, Delete, Reading, StoreError, StoreErrorKind};
@@ -87,6 +86,7 @@ impl AccountContainers {
         })
     }
 
+    /// Returns the blob of a table.
     fn blob(&self, name: &TableName) -> Result<BlobPath, StoreError> {
         let name = BlobName::new(&name.as_str().to_ascii_lowercase());
         let name = name.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))?;
@@ -123,10 +123,9 @@ impl AccountContainers {
         store: &dyn BlobStore,
         name: &TableName,
     ) -> Result<Table, TableError> {
-        let identity = format!("{:016x}{:016x}", random()?, random()?);
         let table = Table {
             name: name.clone(),
-            identity: identity.into(),
+            identity: new_id()?.into(),
         };
         let put = put(table.encode(), Preconditions::absent());
         match store.put(&self.blob(name)?, put).await {
@@ -179,8 +178,4 @@ impl Table {
             )
         })
     }
-}
-
-fn random() -> Result<u64, StoreError> {
-    nonce().map_err(|error| StoreError::new(StoreErrorKind::Unavailable, error))
 }

@@ -14,6 +14,8 @@ use crate::support::{Answer, Client, Fixture, fixture};
 
 /// Far longer than any step takes.
 const LIMIT: Duration = Duration::from_mins(1);
+/// Number of writes and deletions of a batch that nothing disturbs: three intents, its commit, the three entities, and its removal.
+const WRITES: usize = 8;
 /// Pause between two looks at a batch that goes on.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -248,7 +250,7 @@ async fn a_batch_that_ends_at_any_step_took_effect_or_did_not() {
 /// The client disconnects before each step. Another write may then reject the batch, which starts over.
 #[tokio::test]
 async fn a_batch_whose_client_disconnects_is_carried_out_and_leaves_the_record() {
-    for at in 0..8 {
+    for at in 0..WRITES {
         for is_alone in [true, false] {
             let (fixture, _) = prepared().await;
             let stop = at_write(at);
@@ -296,7 +298,7 @@ async fn a_batch_whose_client_disconnects_is_carried_out_and_leaves_the_record()
 
 #[tokio::test]
 async fn a_batch_and_another_write_take_effect_one_after_the_other() {
-    for at in 0..8 {
+    for at in 0..WRITES {
         for is_guarded in [false, true] {
             let (fixture, tag) = prepared().await;
             let stop = at_write(at);

@@ -45,6 +45,7 @@ impl AccessPolicy {
         Some(Self { id, limits })
     }
 
+    /// Returns `true` if Azure would accept the policy.
     pub(crate) fn is_valid(&self) -> bool {
         let [start, end, permissions] = &self.limits;
         let is_time =

@@ -28,7 +28,7 @@ use crate::error::AzureError;
 use access_policy::AccessPolicy;
 use shared_access::{SharedAccessClaim, SignedService};
 
-pub use shared_access::{Level, SharedAccess, SharedAccessError};
+pub use shared_access::{ResourceLevel, SharedAccess, SharedAccessError};
 
 /// The address of the blob to copy.
 pub(crate) const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
@@ -91,6 +91,7 @@ pub(crate) fn source_of(request: &Parts) -> Option<Parts> {
     Some(source_head(request, &source.parse().ok()?))
 }
 
+/// Builds the head of a read of a copy's source.
 fn source_head(request: &Parts, source: &Uri) -> Parts {
     let (mut head, ()) = Request::new(()).into_parts();
     head.uri = source.clone();
@@ -141,9 +142,9 @@ pub(crate) fn authenticate_source(
     }
     match authenticate_shared(accounts, &head, SignedService::Blob, now, policy)?.grant {
         AccessGrant::SharedAccess(access) => {
-            access.permit(Level::Object, "r")?;
+            access.permit(ResourceLevel::Object, "r")?;
             if reads_tags {
-                Ok(access.permit(Level::Object, "t")?)
+                Ok(access.permit(ResourceLevel::Object, "t")?)
             } else {
                 Ok(())
             }
@@ -217,6 +218,7 @@ impl AuthError {
     }
 }
 
+/// The scheme of `Authorization`.
 #[derive(Clone, Copy)]
 enum SignatureScheme {
     Full,
@@ -241,6 +243,7 @@ impl SignatureClaim<'_> {
     }
 }
 
+/// Verifies the signature with the key of the account that the path names.
 fn authenticate<'a>(
     accounts: &'a Accounts,
     head: &Parts,
@@ -323,6 +326,7 @@ fn verify_shared<'a>(
     account.filter(|_| is_signed).ok_or(AuthError::Mismatch)
 }
 
+/// Parses `Authorization`.
 fn claim(head: &Parts) -> Result<SignatureClaim<'_>, AuthError> {
     let mut lines = head.headers.get_all(AUTHORIZATION).iter();
     let line = match (lines.next(), lines.next()) {
@@ -376,6 +380,7 @@ fn decoy() -> Key {
     Key::from_base64("ZGVjb3k=").expect("base64")
 }
 
+/// Returns `true` if the request's date is close enough to now.
 fn in_time(headers: &HeaderMap, now: Timestamp) -> bool {
     let mut lines = headers.get_all(X_MS_DATE).iter();
     let date = match (lines.next(), lines.next()) {
@@ -575,7 +580,7 @@ mod tests {
         }
     }
 
-    /// Builds a request with this signature, and without an account if `None`.
+    /// Builds a request with this signature and date.
     fn request(target: &str, authorization: &str, date: Option<&str>) -> Parts {
         let mut request = Request::get(target)
             .header("x-ms-version", "2021-12-02")

@@ -23,7 +23,7 @@ const OLDEST: &str = "2018-11-09";
 /// First version whose text contains the encryption scope.
 const WITH_SCOPE: &str = "2020-12-06";
 
-/// A line of the text.
+/// A line of the text to sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignedLine {
     /// The value of a parameter; empty if it is missing.
@@ -77,9 +77,9 @@ pub(super) enum SignedService {
     Table,
 }
 
-/// The level of an operation, as in `srt`.
+/// The level of the resource of an operation, as in `srt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum ResourceLevel {
     /// The account.
     Service,
     /// A container or table.
@@ -166,14 +166,16 @@ impl SharedAccessError {
 pub struct SharedAccess {
     scope: SignedScope,
     permissions: String,
-    parameters: &'static [SignedLine],
+    /// The lines of the signed text.
+    lines: &'static [SignedLine],
     overrides: Vec<(HeaderName, HeaderValue)>,
 }
 
+/// The resources that a signature is for.
 #[derive(Clone, Debug)]
 enum SignedScope {
     /// The levels in `srt`.
-    Account(Vec<Level>),
+    Account(Vec<ResourceLevel>),
     /// A blob, or a container and its blobs. The text names it, so the signature fits no other.
     Blob,
     /// The entities of a table, by its name in lower case.
@@ -185,18 +187,19 @@ impl SharedAccess {
     ///
     /// # Errors
     /// The signature doesn't grant it.
-    pub fn permit(&self, level: Level, any_of: &str) -> Result<(), SharedAccessError> {
+    pub fn permit(&self, level: ResourceLevel, any_of: &str) -> Result<(), SharedAccessError> {
         match &self.scope {
             SignedScope::Account(levels) if !levels.contains(&level) => {
                 return Err(SharedAccessError::ResourceType);
             }
             // As in Azure, a signature for a container is one for its blobs: their listing, and nothing else of its own.
             SignedScope::Blob
-                if level == Level::Service || (level == Level::Container && any_of != "l") =>
+                if level == ResourceLevel::Service
+                    || (level == ResourceLevel::Container && any_of != "l") =>
             {
                 return Err(SharedAccessError::Permission);
             }
-            SignedScope::Table(..) if level != Level::Object => {
+            SignedScope::Table(..) if level != ResourceLevel::Object => {
                 return Err(SharedAccessError::Permission);
             }
             _ => {}
@@ -244,13 +247,13 @@ impl SharedAccess {
     pub(crate) fn has_parameter(&self, name: &str) -> bool {
         name == "sig"
             || self
-                .parameters
+                .lines
                 .iter()
                 .any(|line| matches!(line, Of(own) if *own == name))
     }
 }
 
-/// A range of entities, inclusive at both ends.
+/// A range of entities, inclusive at both ends. A bound is a partition key and, if it states one, a row key.
 #[derive(Clone, Debug, Default)]
 struct KeyRange {
     start: Option<(String, Option<String>)>,
@@ -258,6 +261,7 @@ struct KeyRange {
 }
 
 impl KeyRange {
+    /// Reads the range that a query claims.
     fn of(claim: &SharedAccessClaim) -> Result<Self, SharedAccessError> {
         let bound = |partition, row| match (claim.find(partition), claim.find(row)) {
             (Some(partition), row) => Ok(Some((partition.to_owned(), row.map(ToOwned::to_owned)))),
@@ -303,7 +307,7 @@ impl SharedAccessClaim {
         let malformed = SharedAccessError::Malformed("names and values");
         let parameters =
             QueryParameters::parse(head.uri.query().unwrap_or_default()).map_err(|_| malformed)?;
-        // They could move text from one line to another.
+        // Control characters could move text from one line to another.
         if parameters.has_control() {
             return Err(malformed);
         }
@@ -436,7 +440,7 @@ impl SharedAccessClaim {
             Some(_) => return Err(SharedAccessError::Malformed("spr")),
         }
         if let Some(range) = self.find("sip") {
-            let (first, last) = addresses(range).ok_or(SharedAccessError::Malformed("sip"))?;
+            let (first, last) = address_range(range).ok_or(SharedAccessError::Malformed("sip"))?;
             let client = peer.map(|peer| peer.address.to_canonical());
             let is_inside = |client: IpAddr| {
                 client.is_ipv4() == first.is_ipv4() && first <= client && client <= last
@@ -463,9 +467,9 @@ impl SharedAccessClaim {
                     .find("srt")
                     .ok_or(SharedAccessError::Malformed("srt"))?;
                 let all = [
-                    ('s', Level::Service),
-                    ('c', Level::Container),
-                    ('o', Level::Object),
+                    ('s', ResourceLevel::Service),
+                    ('c', ResourceLevel::Container),
+                    ('o', ResourceLevel::Object),
                 ];
                 SignedScope::Account(
                     all.iter()
@@ -483,7 +487,7 @@ impl SharedAccessClaim {
         Ok(SharedAccess {
             scope,
             permissions,
-            parameters: self.lines,
+            lines: self.lines,
             overrides: self.overrides()?,
         })
     }
@@ -562,7 +566,7 @@ fn account_and_rest(path: &str) -> (&str, &str) {
 }
 
 /// Parses an address, or the first and last address of a range.
-fn addresses(text: &str) -> Option<(IpAddr, IpAddr)> {
+fn address_range(text: &str) -> Option<(IpAddr, IpAddr)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last): (IpAddr, IpAddr) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first.is_ipv4() == last.is_ipv4()).then_some((first, last))
@@ -582,7 +586,8 @@ pub(crate) fn instant(text: &str) -> Option<Timestamp> {
         .map(Timestamp::from_micros)
 }
 
-fn is_date(text: &str) -> bool {
+/// Returns `true` for a text of the form `2026-02-06`, such as a version.
+pub(crate) fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 10
         && bytes.iter().enumerate().all(|(at, byte)| {

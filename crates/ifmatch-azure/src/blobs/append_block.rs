@@ -22,6 +22,7 @@ use crate::{body, copy_source, response, write};
 /// Maximum number of blocks of a blob.
 const MAX_BLOCKS: u32 = 50_000;
 
+/// Append Block.
 pub(crate) async fn append_block(
     context: &Context,
     blob: &BlobPath,
@@ -38,6 +39,7 @@ pub(crate) async fn append_block(
     append_bytes(context, blob, &write, conditions, (block, md5)).await
 }
 
+/// Append Block From URL.
 pub(crate) async fn append_block_from_url(
     context: &Context,
     blob: &BlobPath,
@@ -96,6 +98,7 @@ async fn append_bytes(
     Ok(response)
 }
 
+/// Append Blob Seal.
 pub(crate) async fn seal_blob(
     context: &Context,
     blob: &BlobPath,

@@ -23,6 +23,7 @@ use crate::response::headers::{COPY_ID, COPY_STATUS, SUCCESS};
 use crate::snapshots;
 use crate::write::{self, require_block_blob};
 
+/// Copy Blob and Put Blob From URL.
 pub(crate) async fn copy_blob(
     context: &Context,
     blob: &BlobPath,
@@ -96,9 +97,10 @@ pub(crate) async fn copy_blob(
         }
         None => None,
     };
-    let headers = saved
-        .as_ref()
-        .map_or(headers.clone(), |saved| saved.name_in(&headers));
+    let headers = match &saved {
+        Some(saved) => saved.name_in(&headers),
+        None => headers,
+    };
     let put = Put {
         preconditions: write.conditions.preconditions.clone(),
         lease: write.lease,

@@ -1,4 +1,4 @@
-//! Get Blob, Get Blob Properties and Get Blob Metadata.
+//! Get Blob, Get Blob Properties, Get Blob Metadata and Get Blob Tags.
 
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};

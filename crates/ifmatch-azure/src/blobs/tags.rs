@@ -14,6 +14,7 @@ use crate::request::xml::{self, XmlVisitor, invalid};
 use crate::request::{SetTags, WriteHeaders, headers};
 use crate::response::{self, XmlWriter};
 
+/// Set Blob Tags.
 pub(crate) async fn set_tags(
     context: &Context,
     blob: &BlobPath,
@@ -22,7 +23,7 @@ pub(crate) async fn set_tags(
 ) -> Result<Response<BlobBody>, AzureError> {
     let SetTags { write, document } = set;
     let tags = parse(&body::read(context, document, body).await?)?;
-    // A retry can't be recognised: its key would have to include the tags.
+    // A retry can't be recognized: its key would have to include the tags.
     set_blob_headers(
         context,
         blob,
@@ -54,6 +55,7 @@ pub(crate) fn add(xml: &mut XmlWriter, tags: &Tags) {
     xml.close("TagSet");
 }
 
+/// Parses the document of Set Blob Tags.
 fn parse(bytes: &[u8]) -> Result<Tags, AzureError> {
     let mut document = TagsParser::default();
     xml::visit(bytes, &mut document)?;
@@ -77,7 +79,7 @@ struct TagsParser {
     has_set: bool,
     /// Names and values.
     tags: Vec<[Option<String>; 2]>,
-    /// 1 in a value.
+    /// Index into the last tag: 0 in a name, 1 in a value.
     at: usize,
     is_complete: bool,
 }

@@ -88,6 +88,7 @@ impl SavedList {
         Ok(())
     }
 
+    /// Returns `true` if the current version names the list.
     async fn is_named(&self, store: &dyn BlobStore, blob: &BlobPath) -> Result<bool, AzureError> {
         let opened = store
             .open(blob, Reading::HEAD.without_lease())
@@ -102,6 +103,7 @@ impl SavedList {
     }
 }
 
+/// Removes a list, or leaves it to the garbage collection.
 async fn discard(store: &dyn BlobStore, path: &BlobPath) {
     if let Err(error) = store.delete(path, Delete::default()).await {
         tracing::debug!(%error, "a block list remains; it is collected later");
@@ -126,7 +128,7 @@ pub(crate) async fn open_with_list<F: Future<Output = Result<Option<Opened>, Azu
         };
         let list = CommittedList::find(store, paths, &opened.info, memory.as_deref_mut()).await?;
         let id = opened.info.headers.block_list.clone();
-        // Looked for twice, the list is lost; the bytes aren't.
+        // A list that is missing twice is lost; the bytes aren't.
         if list.is_some() || id.is_none() || id == before {
             return Ok(Some((opened, list)));
         }
@@ -159,7 +161,8 @@ impl CommittedList {
         Ok(SavedList { list, id, path })
     }
 
-    /// Loads the list of a version into `memory`, if it is given, or returns `None` if it wasn't made of blocks, or has been replaced since.
+    /// Loads the list of a version into `memory`, if it is given. Returns `None` if the version wasn't made of blocks, or has been replaced
+    /// since.
     pub(crate) async fn find(
         store: &dyn BlobStore,
         paths: &BlobPaths,
@@ -186,6 +189,7 @@ impl CommittedList {
         Self::load_into(store, path, None).await
     }
 
+    /// Loads the list stored at this path, after taking its memory.
     async fn load_into(
         store: &dyn BlobStore,
         path: &BlobPath,

@@ -118,7 +118,7 @@ impl BlobPaths {
         })
     }
 
-    /// Returns the container.
+    /// Returns the container for which the blocks are staged.
     pub(crate) fn owner(&self) -> StagingOwner {
         self.owner.clone()
     }
@@ -140,24 +140,24 @@ impl BlobPaths {
         let mut staged = StagedBlocks::new();
         let mut after = None;
         loop {
-            let page = self.page(store, after, STEP).await?;
+            let (blocks, next) = self.page(store, after, STEP).await?;
             if let Some(memory) = &mut memory {
                 let size = |(_, block): &(BlockId, StagedBlock)| {
                     size_of::<StagedBlock>() + 2 * block.path.name.as_str().len()
                 };
                 memory
-                    .grow(page.0.iter().map(size).sum())
+                    .grow(blocks.iter().map(size).sum())
                     .map_err(AzureError::crowded)?;
             }
-            staged.extend(page.0);
-            after = page.1;
+            staged.extend(blocks);
+            after = next;
             if after.is_none() {
                 return Ok(staged);
             }
         }
     }
 
-    /// Returns any one of the staged blocks.
+    /// Returns the id of any staged block.
     pub(crate) async fn any(&self, store: &dyn BlobStore) -> Result<Option<BlockId>, AzureError> {
         Ok(self
             .page(store, None, 1)
@@ -168,6 +168,7 @@ impl BlobPaths {
             .map(|(id, _)| id))
     }
 
+    /// Returns staged blocks, and the name after which more of them follow.
     async fn page(
         &self,
         store: &dyn BlobStore,
@@ -231,7 +232,7 @@ pub(crate) async fn discard_after(store: &dyn BlobStore, staged: StagedBlocks, w
 /// collected later.
 pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<'_, ()> {
     if staged.is_empty() {
-        return std::future::ready(()).boxed();
+        return ready(()).boxed();
     }
     let remove = async |block: StagedBlock| drop(remove(store, &block.path, block.tag).await);
     stream::iter(staged.into_values())
@@ -239,7 +240,7 @@ pub(crate) fn discard(store: &dyn BlobStore, staged: StagedBlocks) -> BoxFuture<
         .boxed()
 }
 
-/// Removes a blob if it still has this tag.
+/// Removes an internal blob if it still has this tag.
 async fn remove(
     store: &dyn BlobStore,
     path: &BlobPath,

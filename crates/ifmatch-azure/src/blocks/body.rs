@@ -26,6 +26,7 @@ pub(super) enum BlockSegment {
 pub(super) struct BlocksMoved(Arc<AtomicBool>);
 
 impl BlocksMoved {
+    /// Returns `true` if it was set.
     pub(super) fn happened(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -56,6 +57,7 @@ pub(super) fn of(
     )))
 }
 
+/// The state of reading the segments one after another.
 struct BlockReader {
     store: Arc<dyn BlobStore>,
     owner: StagingOwner,
@@ -66,6 +68,7 @@ struct BlockReader {
 }
 
 impl BlockReader {
+    /// Reads the next frame.
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(body) = &mut self.body {
@@ -82,6 +85,7 @@ impl BlockReader {
         }
     }
 
+    /// Opens a segment, unless it has changed.
     async fn open(&mut self, segment: BlockSegment) -> Result<BlobBody, BoxError> {
         match (segment, &mut self.current) {
             (BlockSegment::Current(range), Some(source)) => Ok(source.read(Some(range)).await?),
@@ -99,6 +103,7 @@ impl BlockReader {
         }
     }
 
+    /// Notes the change, and returns the error that ends the body.
     fn moved(&self, what: &str) -> BoxError {
         self.moved.0.store(true, Ordering::Release);
         what.into()

@@ -25,6 +25,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<(BlockSource, BlockId)>, AzureEr
     state.end()
 }
 
+/// The state of parsing a document.
 #[derive(Default)]
 struct BlockListParser {
     depth: usize,
@@ -82,6 +83,7 @@ impl XmlVisitor for BlockListParser {
 }
 
 impl BlockListParser {
+    /// Returns the blocks of a complete document.
     fn end(self) -> Result<Vec<(BlockSource, BlockId)>, AzureError> {
         if self.began && self.depth == 0 {
             Ok(self.blocks)

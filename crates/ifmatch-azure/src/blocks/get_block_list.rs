@@ -16,8 +16,9 @@ use crate::response::{self, XmlWriter};
 use crate::snapshots;
 use crate::write::require_block_blob;
 
-const CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
+const BLOB_CONTENT_LENGTH: HeaderName = HeaderName::from_static("x-ms-blob-content-length");
 
+/// Get Block List.
 pub(crate) async fn get_block_list(
     context: &Context,
     blob: &BlobPath,
@@ -71,11 +72,12 @@ pub(crate) async fn get_block_list(
         let headers = response.headers_mut();
         headers.extend(info.tag.as_ref().map(|tag| (ETAG, tag.to_header())));
         headers.insert(LAST_MODIFIED, info.last_modified.to_header());
-        headers.insert(CONTENT_LENGTH, info.length.into());
+        headers.insert(BLOB_CONTENT_LENGTH, info.length.into());
     }
     Ok(response)
 }
 
+/// Adds an element with these blocks and their lengths.
 fn add<'a>(xml: &mut XmlWriter, name: &str, blocks: impl Iterator<Item = (&'a BlockId, u64)>) {
     xml.open(name);
     for (id, length) in blocks {

@@ -25,6 +25,8 @@ use crate::write::{self, require_block_blob};
 /// Maximum number of attempts if the blocks, or the blob, change in between.
 const TRIES: usize = 5;
 
+/// Put Block List.
+///
 /// Interleavings that matter:
 ///
 /// - A block is replaced or removed before it is read: start over.
@@ -110,17 +112,7 @@ async fn attempt(
                     &Method::PUT,
                     info.as_ref().map(BlobInfo::validators).as_ref(),
                 ) {
-                    Verdict::Failed(precondition) => {
-                        let current = info.as_ref().and_then(|info| info.tag.clone());
-                        write::rejected(
-                            write,
-                            StoreErrorKind::PreconditionFailed {
-                                precondition,
-                                current,
-                            }
-                            .into(),
-                        )
-                    }
+                    Verdict::Failed(precondition) => not_met(write, precondition, info.as_ref()),
                     _ => error,
                 },
             );
@@ -234,15 +226,7 @@ fn bind(write: &WriteHeaders, info: &BlobInfo) -> Result<Preconditions, AzureErr
     let if_match = Some(TagList::Tags(info.tag.iter().cloned().collect()));
     match conditions.evaluate(&Method::PUT, Some(&info.validators())) {
         Verdict::Failed(precondition) if write.request.is_none() => {
-            let current = info.tag.clone();
-            Err(write::rejected(
-                write,
-                StoreErrorKind::PreconditionFailed {
-                    precondition,
-                    current,
-                }
-                .into(),
-            ))
+            Err(not_met(write, precondition, Some(info)))
         }
         Verdict::Failed(
             Precondition::IfMatch | Precondition::UnreadableIfMatch | Precondition::WeakIfMatch,
@@ -258,6 +242,21 @@ fn bind(write: &WriteHeaders, info: &BlobInfo) -> Result<Preconditions, AzureErr
     }
 }
 
+/// The error for a condition that is false for this version.
+fn not_met(
+    write: &WriteHeaders,
+    precondition: Precondition,
+    info: Option<&BlobInfo>,
+) -> AzureError {
+    let current = info.and_then(|info| info.tag.clone());
+    let kind = StoreErrorKind::PreconditionFailed {
+        precondition,
+        current,
+    };
+    write::rejected(write, kind.into())
+}
+
+/// The location of each block, and the list to store.
 type ResolvedList = (Vec<BlockSegment>, Vec<(BlockId, u64)>);
 
 /// Finds the location and length of each block.

@@ -168,6 +168,7 @@ impl WriteConditions {
     }
 }
 
+/// States if a header may have several tags.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Many {
     Allowed,
@@ -218,6 +219,7 @@ fn date(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HttpDate>, Azur
         .ok_or_else(invalid)
 }
 
+/// The error for several conditions of a write.
 fn multiple() -> AzureError {
     let message = "a write takes a single condition: a tag or a date";
     AzureError::bad_request("MultipleConditionHeadersNotSupported", message)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use http::header::{HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 use http::{HeaderMap, HeaderName, Uri};
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText, Tier};
@@ -66,8 +66,8 @@ pub(crate) enum CopiedFields {
         metadata: Option<BTreeMap<Box<str>, FieldText>>,
         md5: Option<ContentMd5>,
     },
-    /// Put Blob From URL: those of the request, and if `keep`, those of the source that the request lacks; the metadata is that of
-    /// the request.
+    /// Put Blob From URL: the request's fields and metadata and, if `keep`, the source's fields that the request lacks. The bytes must
+    /// match this MD5.
     Put {
         own: Box<BlobHeaders>,
         keep: bool,
@@ -98,6 +98,7 @@ pub(crate) struct CopiedPart {
     pub(crate) range: Option<String>,
     pub(crate) md5: Option<ContentMd5>,
     pub(crate) crc64: Option<Crc64>,
+    /// Maximum length, in bytes.
     pub(crate) limit: u64,
 }
 
@@ -113,6 +114,7 @@ pub(crate) struct CopySource {
 }
 
 impl OperationParser<'_, '_> {
+    /// Parses Copy Blob, Copy Blob From URL and Put Blob From URL.
     pub(super) fn copy(&self) -> Result<CopyParameters, AzureError> {
         let fields = self.fields();
         let write = self.write_whole()?;
@@ -173,6 +175,7 @@ impl OperationParser<'_, '_> {
         }
     }
 
+    /// Parses Put Block From URL.
     pub(super) fn copy_block(&self) -> Result<CopyBlock, AzureError> {
         let (id, lease) = (self.block_id()?, LeaseUse::Write(self.lease_id()?));
         Ok(CopyBlock {
@@ -182,6 +185,7 @@ impl OperationParser<'_, '_> {
         })
     }
 
+    /// Parses Append Block From URL.
     pub(super) fn append_from_url(&self) -> Result<AppendFromUrl, AzureError> {
         let conditions = headers::append_conditions(self.fields())?;
         let (write, client) = (
@@ -196,6 +200,7 @@ impl OperationParser<'_, '_> {
         })
     }
 
+    /// Parses the part of a blob that becomes a block of at most `limit` bytes.
     fn copied_part(&self, limit: u64) -> Result<CopiedPart, AzureError> {
         let fields = self.fields();
         let (md5, crc64) = headers::either((
@@ -211,6 +216,7 @@ impl OperationParser<'_, '_> {
         })
     }
 
+    /// Parses the headers that name the source. If its tags are read, its signature must permit that.
     fn source(&self, reads_tags: bool) -> Result<Box<CopySource>, AzureError> {
         let fields = self.fields();
         let mut conditions = HeaderMap::new();
@@ -244,8 +250,7 @@ impl OperationParser<'_, '_> {
         let malformed = || invalid("must be the URL of a blob");
         let source: Uri = text.parse().map_err(|_| malformed())?;
         let place = source.authority().ok_or_else(malformed)?.as_str();
-        let own = self.fields().get(HOST).and_then(|host| host.to_str().ok());
-        let own = own.or(self.head.uri.authority().map(http::uri::Authority::as_str));
+        let own = headers::host(self.head);
         let account = source.path().split('/').nth(1);
         let is_own = own.is_some_and(|own| own.eq_ignore_ascii_case(place))
             && account == Some(self.account.name());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::header::{
     CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH,
-    CONTENT_TYPE, RANGE,
+    CONTENT_TYPE, HOST, RANGE,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, StatusCode};
@@ -20,6 +20,7 @@ use ifmatch_core::shared_key::X_MS_DATE;
 use super::snapshot::SnapshotDeletion;
 use crate::auth::AccessGrant;
 pub(crate) use crate::auth::COPY_SOURCE;
+use crate::auth::shared_access::is_date;
 use crate::crc64::Crc64;
 use crate::error::AzureError;
 use crate::request::RangeDigest;
@@ -52,6 +53,8 @@ const RANGE_MD5: HeaderName = HeaderName::from_static("x-ms-range-get-content-md
 const RANGE_CRC64: HeaderName = HeaderName::from_static("x-ms-range-get-content-crc64");
 /// Maximum length of a client request id, in bytes.
 pub(crate) const MAX_CLIENT_REQUEST_ID: usize = 1024;
+/// Maximum length of a multipart boundary, in bytes (RFC 2046 §5.1.1).
+const MAX_BOUNDARY: usize = 70;
 /// The rule for the two digests.
 const ONE_DIGEST: &str = "use either the MD5 or the CRC-64, not both";
 /// Prefix of metadata headers.
@@ -60,6 +63,12 @@ pub(crate) const METADATA: &str = "x-ms-meta-";
 const MAX_METADATA: usize = 8 * 1024;
 /// Maximum size of the other headers stored with a blob, in bytes.
 const MAX_STORED: usize = 8 * 1024;
+
+/// Returns the host that the request addresses.
+pub(super) fn host(head: &Parts) -> Option<&str> {
+    let field = head.headers.get(HOST).and_then(|host| host.to_str().ok());
+    field.or(head.uri.authority().map(http::uri::Authority::as_str))
+}
 
 /// Returns a header that must not be repeated.
 pub(super) fn one<'a>(
@@ -102,12 +111,19 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
             message,
         )
     };
-    let text = one(headers, &CONTENT_LENGTH)?.ok_or_else(missing)?;
+    byte_count(headers, &CONTENT_LENGTH)?.ok_or_else(missing)
+}
+
+/// Parses a header whose value is a number of bytes.
+fn byte_count(headers: &HeaderMap, name: &HeaderName) -> Result<Option<u64>, AzureError> {
+    let Some(text) = one(headers, name)? else {
+        return Ok(None);
+    };
+    // `parse` would also take a plus sign.
     let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let length = digits.and_then(|digits| digits.parse().ok());
-    length.ok_or_else(|| {
-        AzureError::invalid_header(CONTENT_LENGTH.as_str(), "must be a number of bytes")
-    })
+    let count = digits.and_then(|digits| digits.parse().ok());
+    let invalid = || AzureError::invalid_header(name.as_str(), "must be a number of bytes");
+    count.map(Some).ok_or_else(invalid)
 }
 
 /// Parses the headers to store with a blob, except the metadata. If the body is the blob, the standard headers that
@@ -220,6 +236,7 @@ pub(super) fn if_tags(headers: &HeaderMap) -> Result<Option<TagCondition>, Azure
     one(headers, &IF_TAGS)?.map(parse).transpose()
 }
 
+/// Returns `true` for a name of metadata: a C# identifier in lower case.
 fn is_metadata_name(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     name.bytes().all(inner)
@@ -229,6 +246,7 @@ fn is_metadata_name(name: &str) -> bool {
             .is_some_and(|first| !first.is_ascii_digit())
 }
 
+/// Returns a value to store, if a response can have it.
 fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
     FieldText::new(text).map_err(|error| AzureError::invalid_header(name, &error.to_string()))
 }
@@ -237,7 +255,8 @@ fn field_text(name: &str, text: &str) -> Result<FieldText, AzureError> {
 pub(super) fn check_common(headers: &HeaderMap, grant: &AccessGrant) -> Result<(), AzureError> {
     let version = one(headers, &VERSION)?;
     // A shared access signature states a version itself, so a browser can open it.
-    if !version.map_or(matches!(grant, AccessGrant::SharedAccess(_)), is_version) {
+    // Any date is accepted, so newer SDKs work.
+    if !version.map_or(matches!(grant, AccessGrant::SharedAccess(_)), is_date) {
         return Err(AzureError::invalid_header(
             VERSION.as_str(),
             "must be a date such as 2026-02-06",
@@ -250,19 +269,6 @@ pub(super) fn check_common(headers: &HeaderMap, grant: &AccessGrant) -> Result<(
         )),
         _ => Ok(()),
     }
-}
-
-/// Accepts any date, so newer SDKs work.
-fn is_version(text: &str) -> bool {
-    let digit = |byte: u8| byte.is_ascii_digit();
-    text.len() == 10
-        && text.bytes().enumerate().all(|(at, byte)| {
-            if matches!(at, 4 | 7) {
-                byte == b'-'
-            } else {
-                digit(byte)
-            }
-        })
 }
 
 /// Returns the boundary of a multipart body.
@@ -278,7 +284,7 @@ pub(super) fn boundary(headers: &HeaderMap) -> Result<String, AzureError> {
     let boundary = parameters.find(|(name, _)| name.eq_ignore_ascii_case("boundary"));
     let boundary = boundary
         .map(|(_, text)| text.trim_matches('"'))
-        .filter(|text| !text.is_empty() && text.len() <= 70);
+        .filter(|text| !text.is_empty() && text.len() <= MAX_BOUNDARY);
     let is_mixed = media_type.trim().eq_ignore_ascii_case("multipart/mixed");
     boundary
         .filter(|_| is_mixed)
@@ -304,16 +310,9 @@ pub(super) fn is_append_blob(headers: &HeaderMap) -> Result<bool, AzureError> {
 
 /// Parses the conditions of an append.
 pub(super) fn append_conditions(headers: &HeaderMap) -> Result<AppendConditions, AzureError> {
-    let number = |name: &HeaderName| {
-        let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let parse = |text: &str| Some(text).filter(digits).and_then(|text| text.parse().ok());
-        let text = one(headers, name)?;
-        let invalid = || AzureError::invalid_header(name.as_str(), "must be a number of bytes");
-        text.map(|text| parse(text).ok_or_else(invalid)).transpose()
-    };
     Ok(AppendConditions {
-        position: number(&APPEND_POSITION)?,
-        max_size: number(&MAX_SIZE)?,
+        position: byte_count(headers, &APPEND_POSITION)?,
+        max_size: byte_count(headers, &MAX_SIZE)?,
     })
 }
 
@@ -434,6 +433,7 @@ pub(super) fn md5(
     parse_md5(headers, name, str::parse)
 }
 
+/// Parses an MD5 by one of its rules.
 fn parse_md5(
     headers: &HeaderMap,
     name: &HeaderName,

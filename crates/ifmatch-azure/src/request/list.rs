@@ -2,20 +2,20 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
-use http::header::HOST;
 use http::request::Parts;
 use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Client;
 use ifmatch_blob::name::ContainerName;
 
+use super::headers::host;
 use super::snapshot::SnapshotTime;
 use crate::error::AzureError;
 use crate::query::QueryParameters;
 
 /// Maximum and default number of items in a page.
 const MAX_RESULTS: usize = 5000;
-/// Values of `include` for a listing of blobs. All except metadata, copy, tags and snapshots leave the listing unchanged: the service keeps
-/// no versions, policies or deleted blobs, and doesn't list blobs with only staged blocks.
+/// Values of `include` for a listing of blobs. All except metadata, copy, tags and snapshots leave the listing unchanged. The service
+/// keeps no versions, immutability policies or deleted blobs, and doesn't list blobs with only staged blocks.
 const OF_BLOBS: [&str; 11] = [
     "metadata",
     "copy",
@@ -61,6 +61,7 @@ pub(crate) struct ListParameters {
 }
 
 impl ListParameters {
+    /// Parses List Containers.
     pub(super) fn of_containers(
         head: &Parts,
         query: &QueryParameters,
@@ -70,6 +71,7 @@ impl ListParameters {
         Self::parse(head, query, account, accounts, &OF_CONTAINERS)
     }
 
+    /// Parses List Blobs.
     pub(super) fn of_blobs(
         head: &Parts,
         query: &QueryParameters,
@@ -161,11 +163,13 @@ pub(crate) fn marker_at(from: &str, after: Option<SnapshotTime>) -> String {
     )
 }
 
+/// Parses a marker made by [`marker_at`].
 fn resumption(marker: &str) -> Option<(String, Option<SnapshotTime>)> {
     let (from, after) = marker.strip_prefix('\0')?.split_once('\0')?;
     Some((from.to_owned(), SnapshotTime::parse(after)))
 }
 
+/// Parses `maxresults`.
 fn limit(text: Option<&str>) -> Result<usize, AzureError> {
     match text.map(str::parse::<u64>) {
         None => Ok(MAX_RESULTS),
@@ -185,13 +189,10 @@ fn limit(text: Option<&str>) -> Result<usize, AzureError> {
 
 /// Returns the URL by which the client addressed the account.
 fn endpoint(head: &Parts, account: &Account) -> String {
-    let host = head.headers.get(HOST).and_then(|host| host.to_str().ok());
-    let host = host
-        .or(head.uri.authority().map(http::uri::Authority::as_str))
-        .unwrap_or_default();
     format!(
-        "{}://{host}/{}/",
+        "{}://{}/{}/",
         head.uri.scheme_str().unwrap_or("http"),
+        host(head).unwrap_or_default(),
         account.name()
     )
 }

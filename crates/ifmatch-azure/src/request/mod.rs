@@ -20,7 +20,7 @@ use ifmatch_blob::accounts::{Account, Accounts};
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::headers::{Append, BlobHeaders};
 use ifmatch_blob::name::{BlobPath, ContainerName};
-use ifmatch_blob::store::{HeaderChange, LeaseRequest};
+use ifmatch_blob::store::{HeaderChange, LeaseRequest, RequestKey};
 use ifmatch_core::append::AppendConditions;
 use ifmatch_core::date::Timestamp;
 use ifmatch_core::lease::{LeaseId, LeaseUse, azure, fields};
@@ -31,6 +31,7 @@ use crate::auth::access_policy::AccessPolicy;
 use crate::error::AzureError;
 use crate::query::QueryParameters;
 use crate::random_guid;
+use conditions::WriteConditions;
 use rules::{OfBlob, OfContainer, OfService};
 use snapshot::SnapshotDeletion;
 use target::RequestTarget;
@@ -163,11 +164,7 @@ impl<'a> OperationParser<'a, '_> {
             OfContainer::Delete => {
                 let conditions = conditions::of_write(fields)?;
                 let lease = self.lease_of_write()?;
-                let request = if conditions.hold_once() {
-                    headers::retry_key(self.head)
-                } else {
-                    None
-                };
+                let request = self.retry_key(&conditions);
                 ContainerOperation::Delete(ContainerWrite {
                     conditions,
                     lease,
@@ -304,7 +301,8 @@ impl<'a> OperationParser<'a, '_> {
             return Err(AzureError::too_large(self.max_body));
         }
         let append = headers::is_append_blob(fields)?.then(Append::default);
-        if append.is_some() && headers::tier(fields)?.is_some() {
+        let tier = headers::tier(fields)?;
+        if append.is_some() && tier.is_some() {
             return Err(AzureError::invalid_header(
                 "x-ms-access-tier",
                 "only block blobs have a tier",
@@ -317,7 +315,6 @@ impl<'a> OperationParser<'a, '_> {
             ));
         }
         let metadata = headers::metadata(fields)?;
-        let tier = headers::tier(fields)?;
         let (_, crc64) = headers::digests(fields)?;
         let tags = headers::tags(fields)?;
         let headers = BlobHeaders {
@@ -474,11 +471,7 @@ impl<'a> OperationParser<'a, '_> {
         let conditions = conditions::of_write(self.fields())?;
         let lease = self.lease_of_write()?;
         conditions.check_policy(self.required, &self.head.method)?;
-        let request = if conditions.hold_once() {
-            headers::retry_key(self.head)
-        } else {
-            None
-        };
+        let request = self.retry_key(&conditions);
         Ok(WriteHeaders {
             conditions,
             lease,
@@ -526,6 +519,14 @@ impl<'a> OperationParser<'a, '_> {
             .ok_or_else(missing)?;
         let rule = format!("must be the base64 of 1 to {} bytes", BlockId::MAX_BYTES);
         BlockId::from_base64(text).ok_or_else(|| AzureError::invalid_parameter(NAME, &rule))
+    }
+
+    /// Returns the identity of a write that may be a retry.
+    fn retry_key(&self, conditions: &WriteConditions) -> Option<RequestKey> {
+        conditions
+            .hold_once()
+            .then(|| headers::retry_key(self.head))
+            .flatten()
     }
 
     /// Returns the lease of a write, with its fencing token.

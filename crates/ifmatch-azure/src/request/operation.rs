@@ -222,6 +222,7 @@ pub(crate) struct PutBlock {
     pub(crate) md5: Option<ContentMd5>,
     pub(crate) crc64: Option<Crc64>,
     pub(crate) length: u64,
+    /// Maximum length, in bytes.
     pub(crate) limit: u64,
 }
 

@@ -8,7 +8,7 @@ use super::{
     BatchParameters, BlobOperation, BlobPart, ContainerOperation, GetParameters, PutBlob,
     PutBlockList, RestOperation,
 };
-use crate::auth::{AccessGrant, AuthError, Level, SharedAccessError};
+use crate::auth::{AccessGrant, AuthError, ResourceLevel, SharedAccessError};
 
 /// Permits the operation, or rejects it. With the permission to create, but not to write, a blob must not be replaced, for which a
 /// condition is added to the write.
@@ -41,19 +41,21 @@ pub(crate) fn check(
 }
 
 /// Returns the level of an operation, and the permissions of which it needs any.
-fn needed(operation: &RestOperation<'_>) -> (Level, &'static str) {
+fn needed(operation: &RestOperation<'_>) -> (ResourceLevel, &'static str) {
     match operation {
         RestOperation::GetAccountInformation
         | RestOperation::GetServiceProperties
-        | RestOperation::GetServiceStatistics => (Level::Service, "r"),
+        | RestOperation::GetServiceStatistics => (ResourceLevel::Service, "r"),
         // Each part has a signature of its own, which decides.
         RestOperation::Batch(BatchParameters {
             container: None, ..
-        }) => (Level::Service, "dw"),
-        RestOperation::Batch(_) => (Level::Object, "dw"),
-        RestOperation::ListContainers(_) => (Level::Service, "l"),
-        RestOperation::Container(_, operation) => (Level::Container, on_container(operation)),
-        RestOperation::Blob(_, operation) => (Level::Object, on_blob(operation)),
+        }) => (ResourceLevel::Service, "dw"),
+        RestOperation::Batch(_) => (ResourceLevel::Object, "dw"),
+        RestOperation::ListContainers(_) => (ResourceLevel::Service, "l"),
+        RestOperation::Container(_, operation) => {
+            (ResourceLevel::Container, on_container(operation))
+        }
+        RestOperation::Blob(_, operation) => (ResourceLevel::Object, on_blob(operation)),
     }
 }
 

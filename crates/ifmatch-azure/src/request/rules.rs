@@ -70,13 +70,13 @@ enum Conditions {
     All,
 }
 
-/// The methods, `restype` and `comp`.
-type Request = (&'static str, &'static str, &'static str);
+/// The methods, divided by spaces, and the values of `restype` and `comp`.
+type RequestSelector = (&'static str, &'static str, &'static str);
 
 /// An operation's rule.
 pub(super) struct OperationRule<N> {
     name: N,
-    request: Request,
+    request: RequestSelector,
     parameters: &'static [&'static str],
     /// Lists of the `x-ms-*` headers that it knows.
     fields: &'static [&'static [&'static str]],
@@ -205,9 +205,10 @@ const LISTING_BLOBS: &[&str] = &[
     "startfrom",
 ];
 
+/// Builds a rule: a row of a table.
 const fn rule<N>(
     name: N,
-    request: Request,
+    request: RequestSelector,
     parameters: &'static [&'static str],
     fields: &'static [&'static [&'static str]],
     conditions: Conditions,
@@ -295,7 +296,10 @@ pub(super) fn find<N: Copy>(
     let parts = (part("restype"), part("comp"));
     let candidates: Vec<&OperationRule<N>> = rules
         .iter()
-        .filter(|rule| (rule.request.1, rule.request.2) == parts)
+        .filter(|rule| {
+            let (_, restype, comp) = rule.request;
+            (restype, comp) == parts
+        })
         .collect();
     if candidates.is_empty() {
         let rule = match parts.1 {
@@ -306,13 +310,12 @@ pub(super) fn find<N: Copy>(
         };
         return Err(AzureError::invalid_parameter("restype, comp", rule));
     }
-    let mut of_method: Vec<_> = candidates
+    let copies = headers.contains_key(headers::COPY_SOURCE);
+    let rule = candidates
         .iter()
         .filter(|rule| rule.methods().any(|name| name == head.method))
-        .collect();
-    let copies = headers.contains_key(headers::COPY_SOURCE);
-    of_method.sort_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies);
-    let rule = of_method.first().ok_or_else(|| wrong_method(&candidates))?;
+        .min_by_key(|rule| rule.knows(headers::COPY_SOURCE.as_str()) != copies)
+        .ok_or_else(|| wrong_method(&candidates))?;
     if parts.1.is_empty() && rule.knows(headers::BLOB_TYPE.as_str()) {
         // Checked first: other blob types have their own headers.
         headers::check_blob_type(headers)?;
@@ -323,8 +326,12 @@ pub(super) fn find<N: Copy>(
     Ok(rule.name)
 }
 
+/// The error for a method that no rule of the resource has.
 fn wrong_method<N>(candidates: &[&OperationRule<N>]) -> AzureError {
-    let allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
+    let mut allowed: Vec<&str> = candidates.iter().flat_map(|rule| rule.methods()).collect();
+    // Several rules may have the same method.
+    allowed.sort_unstable();
+    allowed.dedup();
     let allowed = allowed.join(", ");
     let message = format!("use {allowed} here");
     let allowed = HeaderValue::from_str(&allowed).unwrap_or(HeaderValue::from_static("GET"));
@@ -353,6 +360,7 @@ impl<N> OperationRule<N> {
         self.fields.iter().copied().flatten().any(listed)
     }
 
+    /// Rejects parameters that would be ignored.
     fn check_parameters(&self, query: &QueryParameters) -> Result<(), AzureError> {
         let unsupported =
             |name: &&str| EFFECTIVE_PARAMETERS.contains(name) && !self.parameters.contains(name);
@@ -368,6 +376,7 @@ impl<N> OperationRule<N> {
         }
     }
 
+    /// Rejects headers that would be ignored.
     fn check_fields(&self, headers: &HeaderMap) -> Result<(), AzureError> {
         let writes = self
             .methods()
@@ -378,19 +387,17 @@ impl<N> OperationRule<N> {
                 .any(|prefix| name.starts_with(prefix))
                 || (writes && *name == FENCING_TOKEN)
         };
-        let own = headers
+        let mut own = headers
             .keys()
             .map(http::HeaderName::as_str)
             .filter(effective);
-        match own
-            .into_iter()
-            .find(|name| !COMMON.contains(name) && !self.knows(name))
-        {
+        match own.find(|name| !COMMON.contains(name) && !self.knows(name)) {
             Some(name) => Err(AzureError::unsupported_header(name)),
             None => Ok(()),
         }
     }
 
+    /// Rejects conditions that would be ignored.
     fn check_conditions(&self, headers: &HeaderMap) -> Result<(), AzureError> {
         let tags = headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH);
         let dates =

@@ -10,8 +10,9 @@ use crate::auth::shared_access::instant;
 use crate::error::AzureError;
 use crate::query::QueryParameters;
 
-/// The time of a snapshot, in microseconds since 1970, and the seventh digit of its second, which is 0 for all snapshots of this
-/// service: to a client, the time is opaque, and it may ask for one of another service.
+/// The time of a snapshot: the microseconds since 1970, and the tenths of a microsecond, Azure's seventh digit.
+///
+/// This service's snapshots have no tenths. A client may still ask for another service's, which then isn't found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SnapshotTime(pub(crate) u64, u8);
 
@@ -35,7 +36,7 @@ impl SnapshotTime {
         Some(Self(micros, 0))
     }
 
-    /// Returns the end of the names of a snapshot.
+    /// Returns the end of the name under which a snapshot is stored. It sorts by time.
     pub(crate) fn name(self) -> String {
         let Self(micros, tenths) = self;
         if tenths == 0 {

@@ -63,6 +63,7 @@ fn is_system_container(name: &str) -> bool {
     matches!(name, "$logs" | "$blobchangefeed")
 }
 
+/// Decodes a part of a path, unless it is too long for any name.
 fn decode(text: &str) -> Result<Cow<'_, str>, AzureError> {
     if text.len() > BlobName::MAX_BYTES * 3 {
         return Err(AzureError::bad_request(

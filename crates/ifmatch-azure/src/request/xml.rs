@@ -73,6 +73,7 @@ fn resolved(reference: &BytesRef<'_>) -> Result<String, AzureError> {
         .ok_or_else(unknown)
 }
 
+/// Rejects attributes.
 fn no_attributes(attributes: &[u8]) -> Result<(), AzureError> {
     if attributes.trim_ascii().is_empty() {
         Ok(())

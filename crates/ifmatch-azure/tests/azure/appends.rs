@@ -1,16 +1,10 @@
 //! Append blobs on every kind of store: races at one position, and what a blob keeps.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_azure::AzureDialect;
-use ifmatch_blob::BlobService;
-use ifmatch_blob::store::BlobStore;
-use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
-use ifmatch_register::MemoryRegister;
 
-use crate::support::{Answer, Client, accounts, fixture, send};
+use crate::support::{Answer, Client, fixture, over_objects, send};
 
 /// Number of races on each store.
 const RACES: u64 = 1000;
@@ -18,23 +12,9 @@ const APPEND: &str = "/box/log?comp=appendblock";
 
 /// Returns clients of a folder and of objects in memory, each with an empty append blob.
 async fn clients() -> Vec<(&'static str, Client)> {
-    let own = fixture().await;
-    let backing = BackingStore::from_url("memory:///", []).expect("a valid URL");
-    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded()))
-        .await
-        .expect("a usable store");
-    let objects: Arc<dyn BlobStore> = Arc::new(objects);
-    let service =
-        BlobService::with_clock(objects, own.clock.clone()).dialect(AzureDialect::new(accounts()));
-    let in_memory = Client {
-        service,
-        ..own.client.clone()
-    };
-    in_memory
-        .put("/box?restype=container", &[], "")
-        .await
-        .expect(201);
-    let clients = vec![("folder", own.client), ("objects", in_memory)];
+    let own = fixture().await.client;
+    let in_memory = over_objects(&own, "memory:///").await;
+    let clients = vec![("folder", own), ("objects", in_memory)];
     for (_, client) in &clients {
         client
             .put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "")
@@ -277,23 +257,9 @@ async fn a_blob_keeps_its_type_and_its_seal() {
 /// Such a store would make a block blob of it.
 #[tokio::test]
 async fn a_store_without_metadata_has_no_append_blobs() {
-    let own = fixture().await;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let url = url::Url::from_file_path(folder.path()).expect("absolute");
-    let backing = BackingStore::from_url(url.as_str(), []).expect("a valid URL");
-    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded()))
-        .await
-        .expect("a usable store");
-    let service = BlobService::with_clock(Arc::new(objects), own.clock.clone())
-        .dialect(AzureDialect::new(accounts()));
-    let client = Client {
-        service,
-        ..own.client
-    };
-    client
-        .put("/box?restype=container", &[], "")
-        .await
-        .expect(201);
+    let client = over_objects(&fixture().await.client, url.as_str()).await;
     client
         .put("/box/log", &[("x-ms-blob-type", "AppendBlob")], "")
         .await

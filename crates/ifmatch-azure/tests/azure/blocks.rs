@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ifmatch_azure::{AzureDialect, collect_blocks};
+use ifmatch_azure::collect_garbage;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::test_util::{Hooked, Stop};
-use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
-use ifmatch_register::MemoryRegister;
 
-use crate::support::{Answer, Client, Fixture, accounts, fixture};
+use crate::support::{Answer, Client, Fixture, fixture, over_objects};
 
 /// Stages a block with an id of one letter.
 async fn stage(client: &Client, id: &str, bytes: &'static str) {
@@ -26,7 +24,7 @@ async fn stage(client: &Client, id: &str, bytes: &'static str) {
         .expect(201);
 }
 
-/// Commits blocks, each of a list.
+/// Commits blocks, each by its element in the block list (`Committed`, `Uncommitted` or `Latest`) and its id.
 async fn commit(client: &Client, blocks: &[(&str, &str)]) -> Answer {
     let block = |(from, id): &(&str, &str)| format!("<{from}>{}</{from}>", STANDARD.encode(id));
     let list = format!(
@@ -196,19 +194,7 @@ async fn committed_blocks_can_be_reused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let in_folder = url::Url::from_file_path(folder.path()).expect("absolute");
     for (store, block) in [(in_folder.as_str(), 1), ("memory:///", LONG)] {
-        let Fixture { client, clock, .. } = fixture().await;
-        let backing = BackingStore::from_url(store, []).expect("a valid URL");
-        let register = Arc::new(MemoryRegister::unbounded());
-        let blobs = ObjectBlobs::open(backing, register)
-            .await
-            .expect("a usable store");
-        let service =
-            BlobService::with_clock(Arc::new(blobs), clock).dialect(AzureDialect::new(accounts()));
-        let client = Client { service, ..client };
-        client
-            .put("/box?restype=container", &[], "")
-            .await
-            .expect(201);
+        let client = over_objects(&fixture().await.client, store).await;
         let mut list = String::new();
         let mut bytes = String::new();
         for (id, letter) in [("AA==", "a"), ("AQ==", "b"), ("Ag==", "c")] {
@@ -251,7 +237,7 @@ async fn blocks_are_collected_after_a_week() {
     fixture.clock.advance(WEEK);
     // The ages are a week and an hour, and exactly a week.
     assert_eq!(
-        collect_blocks(fixture.client.service.context())
+        collect_garbage(fixture.client.service.context())
             .await
             .expect("the store works"),
         1
@@ -291,7 +277,7 @@ async fn lists_are_collected_with_their_blobs() {
         .await
         .expect(201);
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         0,
@@ -299,13 +285,13 @@ async fn lists_are_collected_with_their_blobs() {
     );
     fixture.clock.advance(WEEK * 2);
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         3
     );
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         0
@@ -317,7 +303,7 @@ async fn lists_are_collected_with_their_blobs() {
     }
     client.delete(&snapshot, &[]).await.expect(202);
     assert_eq!(
-        collect_blocks(client.service.context())
+        collect_garbage(client.service.context())
             .await
             .expect("the store works"),
         1
@@ -355,7 +341,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     for _ in 0..2 {
         hook.allow(2);
         tokio::select! {
-            done = collect_blocks(service.context()) => removed.push(done.expect("the store works")),
+            done = collect_garbage(service.context()) => removed.push(done.expect("the store works")),
             () = hook.reached() => {}
         }
     }
@@ -366,7 +352,7 @@ async fn an_interrupted_sweep_is_continued_by_the_next() {
     );
     hook.allow(9);
     assert_eq!(
-        collect_blocks(service.context())
+        collect_garbage(service.context())
             .await
             .expect("the store works"),
         0

@@ -4,25 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use ifmatch_azure::AzureDialect;
-use ifmatch_blob::BlobService;
 use ifmatch_blob::name::{BlobName, ContainerName};
 use ifmatch_blob::test_util::{Act, Hook, Hooked, Step, Stop};
 
-use crate::support::{Client, Fixture, accounts, fixture};
+use crate::support::{Client, Fixture, fixture};
 
 /// Returns a client with a hook before the steps of its requests.
 fn hooked(fixture: &Fixture, hook: impl Hook) -> Client {
-    let store = Hooked {
+    fixture.client.over(Hooked {
         inner: Arc::new(fixture.store.clone()),
         hook,
-    };
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone())
-        .dialect(AzureDialect::new(accounts()));
-    Client {
-        service,
-        ..fixture.client.clone()
-    }
+    })
 }
 
 /// The blocks were deleted with their container.

@@ -2,7 +2,7 @@
 
 use crate::support::fixture;
 
-/// The holder of the container's lease before may not delete it late.
+/// A former holder of the container's lease may not delete it late.
 #[tokio::test]
 async fn a_container_is_not_deleted_with_the_fencing_token_of_a_former_holder() {
     let client = fixture().await.client;

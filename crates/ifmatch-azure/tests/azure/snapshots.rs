@@ -4,20 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use ifmatch_azure::AzureDialect;
-use ifmatch_blob::BlobService;
 use ifmatch_blob::dialect::Context;
 use ifmatch_blob::name::{BlobPath, ContainerName};
 use ifmatch_blob::store::{BlobStore, Cached, Delete, ListQuery, Peek, Wrapper};
 use ifmatch_blob::test_util::{Hook, Hooked, Step, Stop, reopen};
 use ifmatch_blob_indexed::{IndexedStore, Objects};
-use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_register::{Driver, MemoryRegister};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 
 use crate::shared_access::{Token, read};
-use crate::support::{Answer, Client, Fixture, accounts, fixture};
+use crate::support::{Answer, Client, Fixture, fixture, over_objects};
 
 /// Number of races.
 const RACES: usize = 1000;
@@ -401,13 +398,7 @@ async fn the_bytes_of_a_snapshot_survive_sweeps_and_backups() {
     let own = fixture().await;
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut store = IndexedStore::open(folder.path()).await.expect("it opens");
-    let client = |store: &IndexedStore| {
-        let service = BlobService::with_clock(Arc::new(store.clone()), own.clock.clone());
-        Client {
-            service: service.dialect(AzureDialect::new(accounts())),
-            ..own.client.clone()
-        }
-    };
+    let client = |store: &IndexedStore| own.client.over(store.clone());
     let first = client(&store);
     first
         .put("/box?restype=container", &[], "")
@@ -471,14 +462,14 @@ async fn unreachable_snapshots_are_collected() {
         .expect("deleted");
     let context = context(&store, &client);
     assert_eq!(
-        ifmatch_azure::collect_blocks(&context)
+        ifmatch_azure::collect_garbage(&context)
             .await
             .expect("collected"),
         0
     );
     clock.advance(Duration::from_hours(8 * 24));
     assert_eq!(
-        ifmatch_azure::collect_blocks(&context)
+        ifmatch_azure::collect_garbage(&context)
             .await
             .expect("collected"),
         1
@@ -545,21 +536,7 @@ async fn a_signature_for_a_blob_is_none_for_its_snapshots() {
 /// There, nothing would keep a deletion by another gateway away.
 #[tokio::test]
 async fn object_stores_have_no_snapshots() {
-    let own = fixture().await;
-    let backing = BackingStore::from_url("memory:///", []).expect("a valid URL");
-    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded()))
-        .await
-        .expect("a usable store");
-    let service = BlobService::with_clock(Arc::new(objects), own.clock.clone())
-        .dialect(AzureDialect::new(accounts()));
-    let client = Client {
-        service,
-        ..own.client
-    };
-    client
-        .put("/box?restype=container", &[], "")
-        .await
-        .expect(201);
+    let client = over_objects(&fixture().await.client, "memory:///").await;
     client.upload("/box/a", "1", &[]).await.expect(201);
     client
         .snapshot("/box/a", &[])
@@ -599,11 +576,7 @@ async fn of_a_snapshot_and_a_bare_deletion_by_two_gateways_one_wins() {
         let objects = Objects::new(Arc::<InMemory>::clone(&bodies), Path::default());
         let store =
             IndexedStore::in_bucket(objects, Driver::new(Arc::clone(&register))).expect("it opens");
-        let service = BlobService::with_clock(Arc::new(store), own.clock.clone());
-        Client {
-            service: service.dialect(AzureDialect::new(accounts())),
-            ..own.client.clone()
-        }
+        own.client.over(store)
     };
     let (one, other) = (gateway(), gateway());
     one.put("/box?restype=container", &[], "").await.expect(201);
@@ -673,14 +646,7 @@ fn stopped(fixture: &Fixture, step: fn(Step, &ContainerName) -> bool) -> (Client
         inner: Arc::new(fixture.store.clone()),
         hook: hook.clone(),
     });
-    let service = BlobService::with_clock(Arc::new(store), fixture.clock.clone());
-    (
-        Client {
-            service: service.dialect(AzureDialect::new(accounts())),
-            ..fixture.client.clone()
-        },
-        hook,
-    )
+    (fixture.client.over(store), hook)
 }
 
 fn before_the_write_of_a_snapshot(step: Step, container: &ContainerName) -> bool {

@@ -11,7 +11,9 @@ use http_body_util::Full;
 use ifmatch_azure::AzureDialect;
 use ifmatch_blob::BlobService;
 use ifmatch_blob::accounts::{Account, Accounts};
+use ifmatch_blob::store::BlobStore;
 use ifmatch_blob_indexed::IndexedStore;
+use ifmatch_blob_objects::{BackingStore, ObjectBlobs};
 use ifmatch_core::date::HttpDate;
 use ifmatch_register::{Driver, MemoryRegister};
 use ifmatch_runtime::Clock;
@@ -74,6 +76,20 @@ pub(crate) async fn fixture() -> Fixture {
     }
 }
 
+/// Returns a client of an object store at this URL, with an empty container `box`.
+pub(crate) async fn over_objects(own: &Client, url: &str) -> Client {
+    let backing = BackingStore::from_url(url, []).expect("a valid URL");
+    let objects = ObjectBlobs::open(backing, Arc::new(MemoryRegister::unbounded()))
+        .await
+        .expect("a usable store");
+    let client = own.over(objects);
+    client
+        .put("/box?restype=container", &[], "")
+        .await
+        .expect(201);
+    client
+}
+
 /// A client that signs requests for an account.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -86,6 +102,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Returns a client of a service over another store.
+    pub(crate) fn over(&self, store: impl BlobStore) -> Self {
+        let service = BlobService::with_clock(Arc::new(store), self.clock.clone())
+            .dialect(AzureDialect::new(accounts()));
+        Self {
+            service,
+            ..self.clone()
+        }
+    }
+
     pub(crate) async fn send(
         &self,
         method: Method,

@@ -11,18 +11,21 @@ use ifmatch_register::{Driver, Key, Register, RegisterErrorKind, Scan, Swap};
 use ifmatch_runtime::{Clock, SystemClock};
 use ifmatch_testbed::engine::created;
 use ifmatch_testbed::etcd::{Isolable, Isolation, etcdctl, start, start_three};
-use ifmatch_testbed::{Clients, within};
+use ifmatch_testbed::{Clients, Server, within};
 
 use crate::connect;
+
+/// Returns the members' addresses for clients.
+fn addresses(members: &[Server]) -> Vec<String> {
+    let address = |member: &Server| member.address().to_string();
+    members.iter().map(address).collect()
+}
 
 /// Each member is killed once, the leader among them. The others go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_swaps_survive_the_end_of_the_leader() {
     let mut members = start_three().await;
-    let addresses: Vec<String> = members
-        .iter()
-        .map(|member| member.address().to_string())
-        .collect();
+    let addresses = addresses(&members);
     let register = Arc::new(connect(&format!("etcd://{}/prefix", addresses.join(","))).await);
     let mut clients = Clients::new("leader", 3, 8);
     for member in &mut members {
@@ -39,11 +42,7 @@ async fn acknowledged_swaps_survive_the_end_of_the_leader() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_isolated_leader_answers_nothing() {
     let cluster = Isolable::start().await;
-    let addresses: Vec<String> = cluster
-        .members
-        .iter()
-        .map(|member| member.address().to_string())
-        .collect();
+    let addresses = addresses(&cluster.members);
     let mut clients = Clients::new("isolated", 3, 8);
     let mut last = None;
     for isolation in [Isolation::Full, Isolation::Inbound, Isolation::Outbound] {
@@ -73,10 +72,7 @@ async fn an_isolated_leader_answers_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_others_go_on_while_a_member_hangs() {
     let members = start_three().await;
-    let addresses: Vec<String> = members
-        .iter()
-        .map(|member| member.address().to_string())
-        .collect();
+    let addresses = addresses(&members);
     let register = Arc::new(connect(&format!("etcd://{}/prefix", addresses.join(","))).await);
     let mut clients = Clients::new("hang", 3, 8);
     for member in &members {
@@ -115,6 +111,7 @@ async fn replace(register: &dyn Register, key: &Key, record: &Record) {
     within("a replaced record", try_replace(register, key, record)).await;
 }
 
+/// Tries until the record is there.
 async fn try_replace(register: &dyn Register, key: &Key, record: &Record) {
     loop {
         let Ok(found) = register.load(key).await else {

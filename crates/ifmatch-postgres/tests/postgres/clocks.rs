@@ -29,8 +29,9 @@ const TTL: Duration = Duration::from_secs(1);
 const MARGIN: Duration = Duration::from_millis(100);
 /// Number of permits that each process holds until they end.
 const PERMITS: usize = 3;
-/// Begins a line with the start and the end of a permit, or with the outcome of an attempt at the lease.
+/// Begins a line with the start and the end of a permit.
 const HELD: &str = "held: ";
+/// Begins a line with the outcome of an attempt at the lease.
 const LEASED: &str = "leased: ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,6 +165,7 @@ fn monotonic() -> u64 {
     u64::try_from(time.as_nanos()).unwrap()
 }
 
+/// Returns a lease id that contains most of a number.
 fn uuid(number: u64) -> String {
     format!("00000000-0000-4000-8000-{:012x}", number >> 16)
 }

@@ -226,7 +226,7 @@ async fn a_swap_without_an_answer_is_ambiguous_and_not_cancelled() {
 
 /// The bounds of the time must contain the time that the server reports between the calls.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_time_is_that_of_the_server() {
+async fn the_time_is_the_servers() {
     let server = start().await;
     let (one, other) = (connect(&server).await, connect(&server).await);
     let client = client(&server).await;

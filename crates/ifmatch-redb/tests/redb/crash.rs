@@ -11,7 +11,9 @@ use ifmatch_register::Driver;
 
 use crate::{get, set};
 
+/// Environment variable of the child process: the path of the database.
 const DATABASE: &str = "IFMATCH_TEST_DATABASE";
+/// Number of concurrent writers.
 const WRITERS: usize = 16;
 
 /// The child process of the test below. Does nothing without its environment variable.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use ifmatch_redb::DatabaseStorage;
 use redb::StorageBackend;
 
+/// Size of a page of the cache, in bytes.
 const PAGE: usize = 4096;
 
 /// Disk call that can fail.
@@ -38,6 +39,7 @@ impl Call {
 #[derive(Clone, Debug)]
 pub(crate) struct Platter(Arc<Mutex<World>>);
 
+/// The state of a disk and of the cache before it.
 #[derive(Debug, Default)]
 struct World {
     files: Vec<File>,
@@ -47,11 +49,13 @@ struct World {
     fresh: Option<usize>,
     /// Incremented when the process is killed. Calls of earlier processes have no effect.
     process: u64,
+    /// The call to fail, and the number of such calls until then.
     fails: Option<(Call, usize)>,
     is_full: bool,
     creations_fail: bool,
     /// The newest commit is remembered as one that failed.
     has_failed: bool,
+    /// The state of the pseudo-random numbers.
     draws: u64,
 }
 
@@ -60,9 +64,11 @@ struct File {
     cache: Vec<u8>,
     disk: Vec<u8>,
     dirty: BTreeSet<usize>,
+    /// The process that has it open.
     open_in: Option<u64>,
 }
 
+/// A file that a process has open.
 #[derive(Debug)]
 struct Handle {
     platter: Platter,
@@ -355,6 +361,7 @@ impl File {
     }
 }
 
+/// Draws a number with a linear congruential generator.
 fn draw(draws: &mut u64, below: usize) -> usize {
     *draws = draws
         .wrapping_mul(6_364_136_223_846_793_005)

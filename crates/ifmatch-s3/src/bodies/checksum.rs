@@ -87,6 +87,7 @@ impl DigestAlgorithm {
             .find(|algorithm| algorithm.name().eq_ignore_ascii_case(name))
     }
 
+    /// Returns the name in XML.
     pub(crate) fn dto(self) -> ChecksumAlgorithm {
         self.name().to_ascii_uppercase().into()
     }
@@ -201,6 +202,7 @@ impl ChecksumPlan {
         }
     }
 
+    /// Returns the type of the checksum.
     pub(crate) fn kind(self) -> ChecksumType {
         ChecksumType::from_static(if self.is_composite {
             ChecksumType::COMPOSITE
@@ -241,7 +243,7 @@ impl ChecksumPlan {
     }
 }
 
-/// Returns the checksum to keep with bytes, of the verified ones: that of the preferred algorithm, or without one the first.
+/// Returns the checksum to keep with bytes, of the verified ones: the one of the preferred algorithm, or the first if none is preferred.
 pub(crate) fn kept(checksum: &Checksum, preferred: Option<DigestAlgorithm>) -> Option<FieldText> {
     let kept = |algorithm: DigestAlgorithm| field(algorithm, algorithm.of(checksum)?);
     match preferred {
@@ -294,7 +296,7 @@ mod tests {
 
     /// The catalogues of checksums state their values for "123456789".
     #[test]
-    fn the_crcs_of_parts_give_that_of_the_whole() {
+    fn the_crcs_of_parts_give_the_crc_of_the_whole() {
         for (algorithm, whole) in [
             (DigestAlgorithm::Crc32, "y/Q5Jg=="),
             (DigestAlgorithm::Crc32c, "4waSgw=="),
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_composite_checksum_is_that_of_the_checksums() {
+    fn a_composite_checksum_is_the_checksum_of_the_checksums() {
         for algorithm in [
             DigestAlgorithm::Crc32,
             DigestAlgorithm::Crc32c,

@@ -2,8 +2,9 @@
 //!
 //! `s3s` keeps a chunk in memory until its end, and verifies its signature then. Unsigned chunks are divided here as their bytes arrive, so
 //! that it keeps no more than a piece. The signature of a chunk is one of all its bytes: longer ones than [`MAX_SIGNED`] are refused
-//! before their bytes are read, those beyond [`USUAL`] take of the memory for documents, and short frames are joined. What passes has the one form that S3
-//! documents, since `s3s` reads `5x` as a length of 5, and a body that breaks off between two chunks as a complete one:
+//! before their bytes are read, those beyond [`USUAL`] take of the memory for documents, and short frames are joined. What passes has
+//! the one form that S3 documents, since `s3s` reads `5x` as a length of 5, and a body that breaks off between two chunks as a complete
+//! one:
 //!
 //! ```text
 //! LENGTH [;chunk-signature=SIGNATURE] CRLF BYTES CRLF … 0 [;chunk-signature=SIGNATURE] CRLF [TRAILER CRLF …] CRLF
@@ -27,13 +28,13 @@ use super::memory::ClientMemory;
 use super::upload_body::{BODY_HASH, BodyRefusal};
 use crate::error;
 
-/// Maximum length of a signed chunk.
+/// Maximum length of a signed chunk, in bytes.
 const MAX_SIGNED: u64 = 4 * 1024 * 1024;
-/// Length up to which a signed chunk counts as a buffer of its connection. The SDKs sign chunks of 64 to 128 KiB.
+/// Length up to which a signed chunk counts as a buffer of its connection, in bytes. The SDKs sign chunks of 64 to 128 KiB.
 const USUAL: u64 = 128 * 1024;
-/// Length of the pieces of a signed chunk, of which `s3s` keeps a list. Frames may be as short as a byte.
+/// Length of the pieces of a signed chunk, in bytes, of which `s3s` keeps a list. Frames may be as short as a byte.
 const PIECE: usize = 8 * 1024;
-/// Maximum length of the line before a chunk.
+/// Maximum length of the line before a chunk, in bytes.
 const MAX_LINE: usize = 256;
 /// The values of `x-amz-content-sha256` for a body in chunks.
 pub(crate) const KINDS: [&[u8]; 3] = [
@@ -108,6 +109,7 @@ pub(crate) fn limited(headers: &HeaderMap, memory: &ClientMemory, body: s3s::Bod
     )))
 }
 
+/// Reads a body in chunks, and passes on what `s3s` may read.
 struct ChunkReader {
     body: s3s::Body,
     memory: ClientMemory,
@@ -127,6 +129,7 @@ struct ChunkReader {
     position: ChunkPosition,
 }
 
+/// The position in a body in chunks.
 #[derive(Clone, Copy)]
 enum ChunkPosition {
     /// Before the line of a chunk.
@@ -140,6 +143,7 @@ enum ChunkPosition {
 }
 
 impl ChunkReader {
+    /// Returns the next piece to pass on.
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some(piece) = self.ready.pop_front() {
@@ -295,14 +299,17 @@ impl ChunkReader {
     }
 }
 
+/// The error for a body that breaks off.
 fn incomplete() -> BoxError {
     malformed("the body ends before its last chunk")
 }
 
+/// The error for a body in another form.
 fn malformed(what: &str) -> BoxError {
     refused(&s3_error!(IncompleteBody, "{what}"))
 }
 
+/// Returns a refusal as the error of the body.
 fn refused(error: &S3Error) -> BoxError {
     BodyRefusal::new(error).into()
 }

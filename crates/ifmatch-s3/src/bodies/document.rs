@@ -16,7 +16,7 @@ use super::memory::ClientMemory;
 use super::upload_body::{self, BODY_HASH, BodyRefusal};
 use crate::{convert, error};
 
-/// Maximum length of a document: a list of 10,000 parts with a checksum each, or of 1,000 long names.
+/// Maximum length of a document, in bytes: a list of 10,000 parts with a checksum each, or of 1,000 long names.
 pub(crate) const MAX: usize = 4 * 1024 * 1024;
 
 /// Maximum number of a part.
@@ -65,7 +65,7 @@ impl ExpectedDigests {
         });
         let hash = headers
             .get(BODY_HASH)
-            .filter(|hash| hash.len() == 64)
+            .filter(|hash| upload_body::is_hash(hash.as_bytes()))
             .map(text);
         Ok(Self {
             md5: convert::md5(headers)?,

@@ -29,6 +29,7 @@ use crate::error;
 #[derive(Clone)]
 pub(crate) struct IncomingBody(Arc<IncomingState>);
 
+/// The state that the clones of an [`IncomingBody`] share.
 struct IncomingState {
     memory: ClientMemory,
     document: OnceLock<ExpectedDigests>,
@@ -94,19 +95,24 @@ impl IncomingBody {
         })
     }
 
+    /// Keeps the reason, and returns it as the error of the body.
     fn refuse(&self, refused: BodyRefusal) -> BoxError {
         drop(self.0.refused.set(refused.clone()));
         refused.into()
     }
 }
 
+/// The body that `s3s` reads.
 struct BodyReader {
     incoming: IncomingBody,
     content: BodyContent,
 }
 
+/// The state of reading a body.
 enum BodyContent {
+    /// What is left of a body that is passed on as it arrives.
     Unread(s3s::Body),
+    /// The reading of a document.
     Document(Pin<Box<dyn Future<Output = Result<Bytes, BodyRefusal>> + Send>>),
     End,
 }

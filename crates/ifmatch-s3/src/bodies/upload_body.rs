@@ -40,6 +40,7 @@ pub(crate) struct BodyRefusal {
 }
 
 impl BodyRefusal {
+    /// Takes the code and the message of an error.
     pub(crate) fn new(error: &S3Error) -> Self {
         Self {
             code: error.code().clone(),
@@ -47,6 +48,7 @@ impl BodyRefusal {
         }
     }
 
+    /// Returns the error for the response.
     pub(crate) fn to_error(&self) -> S3Error {
         let mut error = S3Error::with_message(self.code.clone(), self.message.clone());
         if self.code == S3ErrorCode::SlowDown {
@@ -158,6 +160,7 @@ fn enable(hasher: &mut ChecksumHasher, name: &str) {
     }
 }
 
+/// A body whose checksums are computed as it is read.
 struct VerifiedBody {
     body: Upload,
     /// `None` after the end.
@@ -208,6 +211,7 @@ impl VerifiedBody {
         Ok(computed)
     }
 
+    /// Keeps the reason, and returns it as the error of the body.
     fn refuse(&self, refused: BodyRefusal) -> BoxError {
         drop(self.outcome.read.set(Err(refused.clone())));
         refused.into()
@@ -282,6 +286,11 @@ pub(crate) fn of_body(error: &BoxError) -> BodyRefusal {
             "the body is incomplete or malformed: {text}"
         )
     })
+}
+
+/// Returns `true` for the hash of a body: its SHA-256 in hexadecimal digits.
+pub(crate) fn is_hash(value: &[u8]) -> bool {
+    value.len() == 64 && value.iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Returns the error for a body with a different hash from its request's.

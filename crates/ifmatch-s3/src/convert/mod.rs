@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ifmatch_blob::headers::{BlobHeaders, ContentMd5, FieldText};
+use ifmatch_blob::store::Md5Use;
 use ifmatch_core::EntityTag;
 use ifmatch_core::date::HttpDate;
 use s3s::dto::{ETag, Timestamp};
@@ -48,6 +49,7 @@ macro_rules! fields_of {
 pub(crate) use fields_of;
 
 impl ObjectFields {
+    /// Returns the fields in the form of the store.
     pub(crate) fn parse(self) -> S3Result<BlobHeaders> {
         let text = |text: Option<String>| text.map(|text| field(&text)).transpose();
         let encoding = self
@@ -82,6 +84,7 @@ impl ObjectFields {
     }
 }
 
+/// Returns a value without the spaces around it.
 fn field(text: &str) -> S3Result<FieldText> {
     FieldText::new(text.trim_matches([' ', '\t']))
         .map_err(|error| s3_error!(InvalidArgument, "{error}"))
@@ -97,6 +100,15 @@ fn without_chunks(codings: &str) -> String {
     kept.join(", ")
 }
 
+/// Returns how the store treats the MD5 of a body: it is computed only to verify the request's, since responses don't have it.
+pub(crate) fn md5_use(given: Option<ContentMd5>) -> Md5Use {
+    if given.is_some() {
+        Md5Use::Computed
+    } else {
+        Md5Use::AsGiven
+    }
+}
+
 /// Parses `Content-MD5`. `s3s` takes an empty one for none.
 pub(crate) fn md5(headers: &HeaderMap) -> S3Result<Option<ContentMd5>> {
     let parse = |value: &HeaderValue| value.to_str().ok().and_then(|text| text.parse().ok());
@@ -107,10 +119,12 @@ pub(crate) fn md5(headers: &HeaderMap) -> S3Result<Option<ContentMd5>> {
         .transpose()
 }
 
+/// Returns the text of a field.
 pub(crate) fn text(field: Option<&FieldText>) -> Option<String> {
     field.map(|field| field.as_str().to_owned())
 }
 
+/// Returns the user's own fields, or `None` if there are none.
 pub(crate) fn metadata(headers: &BlobHeaders) -> Option<HashMap<String, String>> {
     let own = headers
         .metadata
@@ -119,6 +133,7 @@ pub(crate) fn metadata(headers: &BlobHeaders) -> Option<HashMap<String, String>>
     Some(own.collect()).filter(|own: &HashMap<_, _>| !own.is_empty())
 }
 
+/// Returns a tag in S3's form.
 pub(crate) fn e_tag(tag: Option<&EntityTag>) -> Option<ETag> {
     let tag = tag?;
     let opaque = String::from_utf8_lossy(tag.opaque()).into_owned();
@@ -129,6 +144,7 @@ pub(crate) fn e_tag(tag: Option<&EntityTag>) -> Option<ETag> {
     })
 }
 
+/// Returns a date in S3's form.
 pub(crate) fn timestamp(date: HttpDate) -> Option<Timestamp> {
     OffsetDateTime::from_unix_timestamp(date.unix())
         .ok()

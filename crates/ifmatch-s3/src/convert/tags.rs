@@ -43,6 +43,7 @@ pub(crate) fn checked(tags: Tags) -> S3Result<Tags> {
     Ok(tags)
 }
 
+/// Returns the error for invalid tags.
 pub(crate) fn invalid(error: InvalidTags, code: S3ErrorCode) -> S3Error {
     S3Error::with_message(code, error.to_string())
 }

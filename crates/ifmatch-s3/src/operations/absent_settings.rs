@@ -126,6 +126,7 @@ empty! {
         GetBucketRequestPaymentOutput { payer: Some(Payer::from_static(Payer::BUCKET_OWNER)) };
 }
 
+/// Returns the error for a setting that the bucket doesn't have.
 fn not_configured(status: u16, code: &str, what: &str) -> S3Error {
     let code = S3ErrorCode::from_bytes(code.as_bytes())
         .unwrap_or_else(|| S3ErrorCode::Custom(code.into()));
@@ -194,6 +195,7 @@ pub(crate) async fn object_acl(
     }))
 }
 
+/// Returns the owner, and the only grant.
 fn access(backend: &Backend, credentials: Option<&Credentials>) -> S3Result<(Owner, Vec<Grant>)> {
     let owner = backend.owner(credentials)?;
     let grantee = Grantee {

@@ -32,6 +32,7 @@ const MAX_BUCKETS: usize = 10_000;
 /// Number of containers read from the store at a time.
 const STEP: usize = 500;
 
+/// `ListBuckets`.
 pub(crate) async fn list(
     backend: &Backend,
     request: S3Request<ListBucketsInput>,
@@ -101,6 +102,7 @@ pub(crate) async fn list(
     }))
 }
 
+/// `CreateBucket`.
 pub(crate) async fn create(
     backend: &Backend,
     request: S3Request<CreateBucketInput>,
@@ -144,7 +146,7 @@ pub(crate) async fn create(
     }))
 }
 
-/// Deletes an empty bucket.
+/// `DeleteBucket`, which must be empty.
 pub(crate) async fn delete(
     backend: &Backend,
     request: S3Request<DeleteBucketInput>,
@@ -162,6 +164,7 @@ pub(crate) async fn delete(
     Ok(S3Response::new(DeleteBucketOutput::default()))
 }
 
+/// `HeadBucket`.
 pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadBucketInput>,
@@ -170,6 +173,7 @@ pub(crate) async fn head(
     Ok(S3Response::new(HeadBucketOutput::default()))
 }
 
+/// `GetBucketLocation`.
 pub(crate) async fn location(
     backend: &Backend,
     request: S3Request<GetBucketLocationInput>,
@@ -191,8 +195,7 @@ pub(crate) async fn find(
         .container(&container)
         .await
         .map_err(error::plain)?;
-    let found =
-        found.ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
+    let found = found.ok_or_else(error::no_such_bucket)?;
     Ok((container, found))
 }
 
@@ -206,7 +209,8 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b'/');
 
-pub(crate) async fn version_1(
+/// `ListObjects`.
+pub(crate) async fn list_objects(
     backend: &Backend,
     request: S3Request<ListObjectsInput>,
 ) -> S3Result<S3Response<ListObjectsOutput>> {
@@ -262,7 +266,8 @@ pub(crate) async fn version_1(
     }))
 }
 
-pub(crate) async fn version_2(
+/// `ListObjectsV2`.
+pub(crate) async fn list_objects_v2(
     backend: &Backend,
     request: S3Request<ListObjectsV2Input>,
 ) -> S3Result<S3Response<ListObjectsV2Output>> {
@@ -325,7 +330,7 @@ pub(crate) async fn version_2(
 }
 
 /// `ListObjectVersions` of a bucket that was never versioned: each object is the latest version of itself, with the id `null`.
-pub(crate) async fn versions(
+pub(crate) async fn list_versions(
     backend: &Backend,
     request: S3Request<ListObjectVersionsInput>,
 ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
@@ -404,6 +409,7 @@ pub(crate) async fn versions(
     }))
 }
 
+/// Returns the position in a continuation token.
 fn decode(token: &str) -> S3Result<String> {
     let text = URL_SAFE
         .decode(token)
@@ -455,6 +461,7 @@ fn written_length(text: &str) -> usize {
 }
 
 impl ListingQuery {
+    /// Checks the parameters of a request.
     fn new(
         prefix: Option<String>,
         delimiter: Option<String>,
@@ -489,6 +496,7 @@ impl ListingQuery {
         encoded(name, self.encoding_type.as_ref())
     }
 
+    /// Lists a page of a bucket after this position.
     async fn page(
         &self,
         backend: &Backend,
@@ -511,8 +519,7 @@ impl ListingQuery {
             .list(&*backend.context.store, &container, &mut memory)
             .await
             .map_err(error::plain)?;
-        let Listing { items, next } = listing
-            .ok_or_else(|| s3_error!(NoSuchBucket, "there is no such bucket: create it first"))?;
+        let Listing { items, next } = listing.ok_or_else(error::no_such_bucket)?;
         if limit == 0 {
             return Ok(ListingPage::default());
         }
@@ -562,6 +569,7 @@ impl ListingQuery {
         Ok(page)
     }
 
+    /// Returns an object as an item of the listing.
     fn object(&self, entry: &BlobEntry) -> Object {
         Object {
             key: Some(self.encode(entry.name.as_str())),

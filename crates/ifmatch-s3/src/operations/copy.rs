@@ -26,6 +26,7 @@ use crate::error;
 
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-amz-copy-source");
 
+/// `CopyObject`.
 pub(crate) async fn copy(
     backend: &Backend,
     request: S3Request<CopyObjectInput>,
@@ -155,6 +156,7 @@ pub(crate) struct SourceObject {
 }
 
 impl SourceObject {
+    /// Reads the source from a request. Its buckets are the account's.
     pub(crate) fn of(
         backend: &Backend,
         credentials: Option<&Credentials>,

@@ -71,8 +71,8 @@ operations! {
     head_bucket: HeadBucketInput => HeadBucketOutput, buckets::head;
     get_bucket_location: GetBucketLocationInput => GetBucketLocationOutput, buckets::location;
     delete_bucket: DeleteBucketInput => DeleteBucketOutput, buckets::delete;
-    list_objects: ListObjectsInput => ListObjectsOutput, buckets::version_1;
-    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output, buckets::version_2;
+    list_objects: ListObjectsInput => ListObjectsOutput, buckets::list_objects;
+    list_objects_v2: ListObjectsV2Input => ListObjectsV2Output, buckets::list_objects_v2;
     put_object: PutObjectInput => PutObjectOutput, objects::put;
     get_object: GetObjectInput => GetObjectOutput, objects::get;
     head_object: HeadObjectInput => HeadObjectOutput, objects::head;
@@ -87,13 +87,14 @@ operations! {
     abort_multipart_upload: AbortMultipartUploadInput => AbortMultipartUploadOutput, multipart::abort;
     list_parts: ListPartsInput => ListPartsOutput, multipart::list_parts;
     list_multipart_uploads: ListMultipartUploadsInput => ListMultipartUploadsOutput, multipart::list;
-    list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput, buckets::versions;
+    list_object_versions: ListObjectVersionsInput => ListObjectVersionsOutput, buckets::list_versions;
     delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput, absent_settings::no_policy;
     delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput, absent_settings::no_tagging;
     delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput, absent_settings::no_cors;
     delete_bucket_encryption: DeleteBucketEncryptionInput => DeleteBucketEncryptionOutput, absent_settings::no_encryption;
     delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput, absent_settings::no_lifecycle;
-    delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput, absent_settings::no_ownership_controls;
+    delete_bucket_ownership_controls: DeleteBucketOwnershipControlsInput => DeleteBucketOwnershipControlsOutput,
+        absent_settings::no_ownership_controls;
     delete_bucket_replication: DeleteBucketReplicationInput => DeleteBucketReplicationOutput, absent_settings::no_replication;
     delete_bucket_website: DeleteBucketWebsiteInput => DeleteBucketWebsiteOutput, absent_settings::no_website;
     delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput, absent_settings::no_public_access_block;

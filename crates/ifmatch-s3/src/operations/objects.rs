@@ -7,8 +7,8 @@ use ifmatch_blob::dialect::Client;
 use ifmatch_blob::headers::BlobHeaders;
 use ifmatch_blob::name::BlobPath;
 use ifmatch_blob::store::{
-    BlobInfo, Delete, Md5Use, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind,
-    Upload, Written,
+    BlobInfo, Delete, MissingContainer, Opened, Put, Reading, StoreError, StoreErrorKind, Upload,
+    Written,
 };
 use ifmatch_core::lease::LeaseUse;
 use ifmatch_core::precondition::{Preconditions, Verdict};
@@ -45,6 +45,7 @@ const TAG_COUNT: HeaderName = HeaderName::from_static("x-amz-tagging-count");
 /// The type of an object without one.
 const DEFAULT_TYPE: &str = "binary/octet-stream";
 
+/// `PutObject`.
 pub(crate) async fn put(
     backend: &Backend,
     request: S3Request<PutObjectInput>,
@@ -70,11 +71,7 @@ pub(crate) async fn put(
             ..fields.parse()?
         },
         late_checksum: outcome.kept(),
-        md5: if content_md5.is_some() {
-            Md5Use::Computed
-        } else {
-            Md5Use::AsGiven
-        },
+        md5: convert::md5_use(content_md5),
         length: input
             .content_length
             .and_then(|length| u64::try_from(length).ok()),
@@ -159,6 +156,7 @@ fn is_precondition(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::PreconditionFailed { .. })
 }
 
+/// Returns `true` if there is no object.
 async fn is_missing(backend: &Backend, blob: &BlobPath) -> S3Result<bool> {
     let reading = Reading::HEAD.without_lease();
     Ok(backend
@@ -205,28 +203,32 @@ macro_rules! described {
     }};
 }
 
+/// Reads the parameters that GET and HEAD share.
+macro_rules! read_of {
+    ($method:expr, $backend:expr, $request:expr) => {{
+        let input = &$request.input;
+        ObjectRead {
+            preconditions: conditions::of_read(&$request.headers, &$request.extensions)?,
+            blob: $backend.blob($request.credentials.as_ref(), &input.bucket, &input.key)?,
+            version: input.version_id.as_deref(),
+            part: input.part_number,
+            with_checksum: is_enabled(input.checksum_mode.as_ref()),
+            headers: &$request.headers,
+            client: $request.extensions.get().copied(),
+            method: $method,
+        }
+    }};
+}
+
+/// `GetObject`.
 pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectInput>,
 ) -> S3Result<S3Response<GetObjectOutput>> {
-    let S3Request {
-        input,
-        credentials,
-        headers,
-        extensions,
-        ..
-    } = signature::verified(request);
-    let read = ObjectRead {
-        preconditions: conditions::of_read(&headers, &extensions)?,
-        blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
-        version: input.version_id.as_deref(),
-        part: input.part_number,
-        with_checksum: is_enabled(input.checksum_mode.as_ref()),
-        headers: &headers,
-        client: extensions.get().copied(),
-        method: Method::GET,
-    };
-    let mut found = read.open(backend).await?;
+    let request = signature::verified(request);
+    let mut found = read_of!(Method::GET, backend, request)
+        .open(backend)
+        .await?;
     let bytes = found.range.map(|range| range.start()..range.end() + 1);
     let body = found
         .opened
@@ -243,28 +245,15 @@ pub(crate) async fn get(
     }))
 }
 
+/// `HeadObject`.
 pub(crate) async fn head(
     backend: &Backend,
     request: S3Request<HeadObjectInput>,
 ) -> S3Result<S3Response<HeadObjectOutput>> {
-    let S3Request {
-        input,
-        credentials,
-        headers,
-        extensions,
-        ..
-    } = signature::verified(request);
-    let read = ObjectRead {
-        preconditions: conditions::of_read(&headers, &extensions)?,
-        blob: backend.blob(credentials.as_ref(), &input.bucket, &input.key)?,
-        version: input.version_id.as_deref(),
-        part: input.part_number,
-        with_checksum: is_enabled(input.checksum_mode.as_ref()),
-        headers: &headers,
-        client: extensions.get().copied(),
-        method: Method::HEAD,
-    };
-    let found = read.open(backend).await?;
+    let request = signature::verified(request);
+    let found = read_of!(Method::HEAD, backend, request)
+        .open(backend)
+        .await?;
     // The library knows it in answers to GET only.
     let tag_count =
         tags::count(&found.opened.info.headers.tags).map(|count| (TAG_COUNT, count.into()));
@@ -273,6 +262,7 @@ pub(crate) async fn head(
     Ok(response)
 }
 
+/// Returns `true` if a client asks for the checksum.
 fn is_enabled(mode: Option<&ChecksumMode>) -> bool {
     mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED)
 }
@@ -299,6 +289,7 @@ struct FoundObject {
 }
 
 impl ObjectRead<'_> {
+    /// Opens the object, on the conditions of the request.
     async fn open(&self, backend: &Backend) -> S3Result<FoundObject> {
         refuse_version(self.version)?;
         let reading = match range::field(self.headers) {
@@ -411,7 +402,7 @@ pub(crate) async fn find(backend: &Backend, blob: &BlobPath) -> S3Result<Opened>
 pub(crate) async fn not_found(backend: &Backend, blob: &BlobPath) -> S3Error {
     match backend.context.store.container(&blob.container).await {
         Ok(Some(_)) => s3_error!(NoSuchKey, "there is no such object"),
-        Ok(None) => s3_error!(NoSuchBucket, "there is no such bucket: create it first"),
+        Ok(None) => error::no_such_bucket(),
         Err(failed) => error::plain(failed),
     }
 }
@@ -476,6 +467,7 @@ pub(crate) async fn attributes(
     Ok(response)
 }
 
+/// `DeleteObject`.
 pub(crate) async fn delete(
     backend: &Backend,
     request: S3Request<DeleteObjectInput>,
@@ -514,7 +506,7 @@ async fn remove(backend: &Backend, blob: &BlobPath, write: WriteConditions) -> S
         Ok(()) => Ok(()),
         Err(failed) if *failed.kind() == StoreErrorKind::NotFound => {
             match not_found(backend, blob).await {
-                error if !updates && *error.code() == s3s::S3ErrorCode::NoSuchKey => Ok(()),
+                error if !updates && *error.code() == S3ErrorCode::NoSuchKey => Ok(()),
                 error => Err(error),
             }
         }
@@ -522,6 +514,7 @@ async fn remove(backend: &Backend, blob: &BlobPath, write: WriteConditions) -> S
     }
 }
 
+/// `DeleteObjects`.
 pub(crate) async fn delete_several(
     backend: &Backend,
     request: S3Request<DeleteObjectsInput>,

@@ -1,6 +1,6 @@
 //! The operations on the tags of an object alone, which leave its `ETag` and date as they are.
 
-use http::Method;
+use http::{HeaderMap, Method};
 use ifmatch_blob::store::{HeaderChange, SetHeaders, StoreErrorKind};
 use ifmatch_blob::tags::Tags;
 use s3s::auth::Credentials;
@@ -16,6 +16,7 @@ use crate::conditions::WriteConditions;
 use crate::convert::tags;
 use crate::error;
 
+/// `GetObjectTagging`.
 pub(crate) async fn get(
     backend: &Backend,
     request: S3Request<GetObjectTaggingInput>,
@@ -36,6 +37,7 @@ pub(crate) async fn get(
     }))
 }
 
+/// `PutObjectTagging`.
 pub(crate) async fn put(
     backend: &Backend,
     request: S3Request<PutObjectTaggingInput>,
@@ -68,6 +70,7 @@ pub(crate) async fn put(
     Ok(S3Response::new(PutObjectTaggingOutput::default()))
 }
 
+/// `DeleteObjectTagging`.
 pub(crate) async fn delete(
     backend: &Backend,
     request: S3Request<DeleteObjectTaggingInput>,
@@ -100,12 +103,12 @@ struct TagChange<'a> {
 }
 
 impl TagChange<'_> {
-    /// Replaces the tags, on the conditions of the request. A repeated request isn't recognised: its tags aren't part of its name.
+    /// Replaces the tags, on the conditions of the request. A repeated request isn't recognized: its tags aren't part of its name.
     async fn apply(
         self,
         backend: &Backend,
         credentials: Option<&Credentials>,
-        headers: &http::HeaderMap,
+        headers: &HeaderMap,
     ) -> S3Result<()> {
         let blob = backend.blob(credentials, self.bucket, self.key)?;
         let write =

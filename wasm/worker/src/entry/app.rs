@@ -201,7 +201,7 @@ impl App {
     /// Removes unreachable entries, and then the records of deleted containers. Returns their number.
     async fn collect(&self) -> std::result::Result<u64, StoreError> {
         let entries = match &self.service {
-            Serving::Blobs(blobs) => ifmatch_azure::collect_blocks(blobs.context()).await?,
+            Serving::Blobs(blobs) => ifmatch_azure::collect_garbage(blobs.context()).await?,
             Serving::Tables(tables) => tables.collect().await? as u64,
         };
         Ok(entries + self.blobs.forget_idle().await?)

@@ -181,6 +181,7 @@ impl ComparisonOperator {
 }
 
 impl Scalar<'_> {
+    /// Compares two values, unless their types differ or a number is NaN.
     fn compare(self, other: Scalar<'_>) -> Option<Ordering> {
         match (self, other) {
             (Self::Text(one), Scalar::Text(other)) => Some(one.cmp(other)),

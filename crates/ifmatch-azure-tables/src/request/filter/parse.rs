@@ -7,6 +7,7 @@ use crate::error::TableError;
 /// Maximum nesting depth.
 const MAX_DEPTH: usize = 50;
 
+/// Parses a whole filter.
 pub(crate) fn filter(text: &str) -> Result<Filter, TableError> {
     let mut parser = Parser {
         text,
@@ -21,17 +22,21 @@ pub(crate) fn filter(text: &str) -> Result<Filter, TableError> {
     }
 }
 
+/// The state of parsing a filter.
 struct Parser<'a> {
     text: &'a str,
+    /// The text that isn't parsed yet.
     rest: &'a str,
     depth: usize,
 }
 
 impl Parser<'_> {
+    /// Parses filters joined by `or`.
     fn any(&mut self) -> Result<Filter, TableError> {
         self.chain(&FilterToken::Or, Self::all, Filter::Any)
     }
 
+    /// Parses filters joined by `and`.
     fn all(&mut self) -> Result<Filter, TableError> {
         self.chain(&FilterToken::And, Self::one, Filter::All)
     }
@@ -55,6 +60,7 @@ impl Parser<'_> {
         })
     }
 
+    /// Parses a comparison, or a filter in parentheses, each maybe negated.
     fn one(&mut self) -> Result<Filter, TableError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -77,6 +83,7 @@ impl Parser<'_> {
         Ok(filter)
     }
 
+    /// Parses a comparison, or an operand that is boolean by itself.
     fn comparison(&mut self) -> Result<Filter, TableError> {
         let left = self.operand()?;
         match token::next(self.rest) {
@@ -91,6 +98,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses a property or a literal.
     fn operand(&mut self) -> Result<FilterOperand, TableError> {
         let (operand, rest) = match token::next(self.rest) {
             Some((FilterToken::Property(name), rest)) => (FilterOperand::Property(name), rest),
@@ -112,6 +120,7 @@ impl Parser<'_> {
         }
     }
 
+    /// The error for the text that follows.
     fn unexpected(&self) -> TableError {
         let at = self.text.len() - self.rest.trim_start().len();
         TableError::invalid(format!("unexpected text in the filter at byte {at}"))

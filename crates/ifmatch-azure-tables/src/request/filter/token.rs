@@ -57,6 +57,7 @@ fn typed(name: &str, text: &str) -> Option<EdmValue> {
     })
 }
 
+/// Parses a word: an operator, a literal or the name of a property.
 fn word(word: &str) -> Option<FilterToken> {
     let lower = word.to_ascii_lowercase();
     Some(match lower.as_str() {

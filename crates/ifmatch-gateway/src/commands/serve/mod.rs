@@ -251,7 +251,7 @@ async fn collect_garbage(blobs: BlobService, tables: TableService, objects: S3Se
     loop {
         report(
             "uncommitted blocks",
-            ifmatch_azure::collect_blocks(blobs.context()).await,
+            ifmatch_azure::collect_garbage(blobs.context()).await,
         );
         report("entities of deleted tables", tables.collect().await);
         report("unfinished uploads", objects.collect().await);

@@ -77,6 +77,7 @@ impl UploadClaim {
         self.save(state, &mut mark).await
     }
 
+    /// Saves the upload in this state, if it still has the mark.
     async fn save(&self, state: UploadState, mark: &mut ClaimMark) -> Result<(), StoreError> {
         let upload = Upload {
             state,
@@ -133,6 +134,7 @@ pub(super) fn is_stale(backend: &Backend, since: i64) -> bool {
     now(backend).saturating_sub(since) > STALE
 }
 
+/// Returns the error for an upload that another request completes.
 pub(super) fn in_progress() -> S3Error {
     error::retry(
         s3_error!(
@@ -143,6 +145,7 @@ pub(super) fn in_progress() -> S3Error {
     )
 }
 
+/// Returns the time in seconds since 1970.
 fn now(backend: &Backend) -> i64 {
     backend.context.wall().last_modified().unix()
 }

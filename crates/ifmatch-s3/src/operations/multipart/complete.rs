@@ -1,5 +1,6 @@
 //! `CompleteMultipartUpload`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -25,7 +26,6 @@ use s3s::dto::{
 };
 use s3s::{S3Request, S3Response, S3Result, s3_error};
 
-use super::NumberedParts;
 use super::claim::{UploadClaim, in_progress, is_stale};
 use super::upload::{
     LoadedUpload, StoredPart, Upload, UploadLocation, UploadState, no_such_upload,
@@ -118,6 +118,7 @@ struct WantedPart {
 /// The listed parts, in the order of their numbers.
 type ListedParts = Vec<WantedPart>;
 
+/// Checks the list of parts in a request.
 fn wanted(parts: Vec<CompletedPart>) -> S3Result<ListedParts> {
     let malformed = || {
         s3_error!(
@@ -189,6 +190,7 @@ struct CompletionRequest {
 }
 
 impl CompletionRequest {
+    /// Claims the upload, writes the object, and removes the parts.
     async fn run(self) -> S3Result<CompletedObject> {
         let store = &*self.backend.context.store;
         let (found, stored) = self
@@ -269,7 +271,7 @@ impl CompletionRequest {
                 kind.as_str()
             ));
         }
-        let mut stored: NumberedParts =
+        let mut stored: HashMap<i32, StoredPart> =
             stored.into_iter().map(|part| (part.number, part)).collect();
         let (mut parts, mut checksums) = (Vec::new(), Vec::new());
         for WantedPart {
@@ -420,6 +422,7 @@ struct PartsSource {
     checksum: Option<String>,
 }
 
+/// A part to read.
 struct SourcePart {
     part: StoredPart,
     /// The checksum that the part must have according to the client.
@@ -431,6 +434,7 @@ struct SourcePart {
 struct PartsReader {
     claim: UploadClaim,
     algorithm: DigestAlgorithm,
+    /// The parts that aren't read yet.
     parts: std::vec::IntoIter<SourcePart>,
     current: Option<(BlobBody, Option<PartCheck>)>,
 }
@@ -443,6 +447,7 @@ struct PartCheck {
 }
 
 impl PartsReader {
+    /// Reads the next frame.
     async fn next(mut self) -> Result<Option<(Frame<Bytes>, Self)>, BoxError> {
         loop {
             if let Some((body, check)) = &mut self.current {
@@ -491,6 +496,7 @@ impl PartCheck {
         }
     }
 
+    /// Compares the checksums after the last byte.
     fn end(self, algorithm: DigestAlgorithm) -> Result<(), BodyRefusal> {
         if algorithm.of(&self.hasher.finalize()) == Some(&*self.expected) {
             return Ok(());

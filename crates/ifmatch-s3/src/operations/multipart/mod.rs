@@ -16,19 +16,19 @@
 //! - An upload is aborted while it is completed: one of both changes it first, and the other fails.
 //! - A part arrives after its upload was completed or aborted: it is removed again.
 //! - A part arrives while its upload is completed: it stays, since it may have replaced another one, and its client is told to try
-//!   again. If the completion hasn't read the part yet, and the bytes are others, it fails as above, and the upload takes parts again: the client sends
-//!   the part once more, and lists its new tag. Otherwise the upload is completed with the part that was read.
+//!   again. If the completion hasn't read the part yet, and the bytes are others, it fails as above, and the upload takes parts again:
+//!   the client sends the part once more, and lists its new tag. Otherwise the upload is completed with the part that was read.
 //! - The bucket is replaced: the new one has none of the parts, and the write fails.
 
 mod claim;
 mod complete;
 mod upload;
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
 
 use http::HeaderMap;
 use ifmatch_blob::headers::BlobHeaders;
-use ifmatch_blob::store::{Delete, Md5Use, Put, StoreErrorKind, Upload as Body};
+use ifmatch_blob::store::{Delete, Put, StoreError, StoreErrorKind, Upload as Body, Written};
 use ifmatch_runtime::nonce;
 use s3s::auth::Credentials;
 use s3s::dto::{
@@ -56,6 +56,7 @@ pub(crate) use upload::collect;
 /// Maximum number of entries of a listing.
 const MAX_ENTRIES: i32 = 1000;
 
+/// `CreateMultipartUpload`.
 pub(crate) async fn create(
     backend: &Backend,
     request: S3Request<CreateMultipartUploadInput>,
@@ -110,6 +111,7 @@ async fn place(
     Ok(UploadLocation::new(container, &info, id))
 }
 
+/// `UploadPart`.
 pub(crate) async fn put_part(
     backend: &Backend,
     request: S3Request<UploadPartInput>,
@@ -146,11 +148,7 @@ pub(crate) async fn put_part(
             ..BlobHeaders::default()
         },
         late_checksum: outcome.kept(),
-        md5: if content_md5.is_some() {
-            Md5Use::Computed
-        } else {
-            Md5Use::AsGiven
-        },
+        md5: convert::md5_use(content_md5),
         length: input
             .content_length
             .and_then(|length| u64::try_from(length).ok()),
@@ -264,8 +262,8 @@ impl NewPart<'_> {
         &self,
         backend: &Backend,
         put: Put,
-        explain: impl FnOnce(&ifmatch_blob::store::StoreError) -> S3Error,
-    ) -> S3Result<ifmatch_blob::store::Written> {
+        explain: impl FnOnce(&StoreError) -> S3Error,
+    ) -> S3Result<Written> {
         let store = &*backend.context.store;
         let path = self.place.part(self.number)?;
         let put = Put {
@@ -306,15 +304,22 @@ impl NewPart<'_> {
             .find(&*backend.context.store, self.key)
             .await?
             .upload;
-        match state {
-            UploadState::Open => Ok(checksum),
-            UploadState::Completing(since) if claim::is_stale(backend, since) => Ok(checksum),
-            UploadState::Completing(_) => Err(claim::in_progress()),
-            UploadState::Done { .. } => Err(upload::no_such_upload()),
-        }
+        require_open(backend, &state)?;
+        Ok(checksum)
     }
 }
 
+/// Refuses an upload that has ended, or that another request is completing.
+fn require_open(backend: &Backend, state: &UploadState) -> S3Result<()> {
+    match state {
+        UploadState::Open => Ok(()),
+        UploadState::Completing(since) if claim::is_stale(backend, *since) => Ok(()),
+        UploadState::Completing(_) => Err(claim::in_progress()),
+        UploadState::Done { .. } => Err(upload::no_such_upload()),
+    }
+}
+
+/// `AbortMultipartUpload`.
 pub(crate) async fn abort(
     backend: &Backend,
     request: S3Request<AbortMultipartUploadInput>,
@@ -331,12 +336,7 @@ pub(crate) async fn abort(
     )
     .await?;
     let found = place.find(store, &input.key).await?;
-    match &found.upload.state {
-        UploadState::Open => {}
-        UploadState::Completing(since) if claim::is_stale(backend, *since) => {}
-        UploadState::Completing(_) => return Err(claim::in_progress()),
-        UploadState::Done { .. } => return Err(upload::no_such_upload()),
-    }
+    require_open(backend, &found.upload.state)?;
     match place.remove(store, found.tag.as_ref()).await {
         Ok(()) => {}
         Err(failed) => match failed.kind() {
@@ -349,6 +349,7 @@ pub(crate) async fn abort(
     Ok(S3Response::new(AbortMultipartUploadOutput::default()))
 }
 
+/// `ListParts`.
 pub(crate) async fn list_parts(
     backend: &Backend,
     request: S3Request<ListPartsInput>,
@@ -410,6 +411,7 @@ pub(crate) async fn list_parts(
     }))
 }
 
+/// `ListMultipartUploads`.
 pub(crate) async fn list(
     backend: &Backend,
     request: S3Request<ListMultipartUploadsInput>,
@@ -441,7 +443,7 @@ pub(crate) async fn list(
     );
     // Without a key, an id is no position.
     let is_after = |key: &str, id: &str| match key.cmp(&key_marker) {
-        std::cmp::Ordering::Equal => !id_marker.is_empty() && id > id_marker.as_str(),
+        Ordering::Equal => !id_marker.is_empty() && id > id_marker.as_str(),
         order => order.is_gt(),
     };
     let max_uploads = input
@@ -474,6 +476,7 @@ pub(crate) async fn list(
     }))
 }
 
+/// Returns an upload as an item of a listing.
 fn entry(upload: &Upload, id: String, encode: impl Fn(&str) -> String) -> MultipartUpload {
     let initiated = OffsetDateTime::from_unix_timestamp(upload.initiated).ok();
     MultipartUpload {
@@ -485,6 +488,3 @@ fn entry(upload: &Upload, id: String, encode: impl Fn(&str) -> String) -> Multip
         ..MultipartUpload::default()
     }
 }
-
-/// The parts of an upload by number.
-type NumberedParts = HashMap<i32, upload::StoredPart>;

@@ -98,6 +98,7 @@ pub(crate) struct LoadedUpload {
 }
 
 impl UploadLocation {
+    /// Returns the place of the upload with this id to a bucket.
     pub(crate) fn new(container: ContainerName, info: &ContainerInfo, id: &str) -> Self {
         Self {
             container,
@@ -106,7 +107,7 @@ impl UploadLocation {
         }
     }
 
-    /// Prefix of the names of all uploads to a bucket.
+    /// Returns the prefix of the names of all uploads to the bucket.
     pub(crate) fn bucket_prefix(&self) -> String {
         format!(
             "{}/{:016x}/",
@@ -115,7 +116,7 @@ impl UploadLocation {
         )
     }
 
-    /// The path of the upload.
+    /// Returns the path of the upload.
     fn path(&self) -> Result<BlobPath, InvalidName> {
         Ok(BlobPath {
             container: UPLOADS.clone(),
@@ -123,11 +124,12 @@ impl UploadLocation {
         })
     }
 
-    /// Prefix of the names of the upload's parts.
+    /// Returns the prefix of the names of the upload's parts.
     fn parts_prefix(&self) -> String {
         format!("{}{}/", self.bucket_prefix(), self.id)
     }
 
+    /// Returns the path of the part with this number.
     pub(crate) fn part(&self, number: i32) -> S3Result<BlobPath> {
         let name = BlobName::new(&format!("{}{number:05}", self.parts_prefix()))
             .map_err(error::of_name)?;
@@ -149,8 +151,8 @@ impl UploadLocation {
             .ok_or_else(no_such_upload)
     }
 
-    /// Loads an upload, which must be one for this key, and up to `limit` of its parts after this number. If the upload hasn't ended, no part is
-    /// missing: the parts are listed before the upload is loaded, and are removed only after its end.
+    /// Loads an upload, which must be one for this key, and up to `limit` of its parts after this number. If the upload hasn't ended, no
+    /// part is missing: the parts are listed before the upload is loaded, and are removed only after its end.
     pub(crate) async fn find_with_parts(
         &self,
         store: &dyn BlobStore,
@@ -173,6 +175,7 @@ impl UploadLocation {
         self.id.len() == 32 && self.id.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
+    /// Loads the upload, if there is one.
     pub(crate) async fn load(
         &self,
         store: &dyn BlobStore,
@@ -277,7 +280,7 @@ impl UploadLocation {
 
 impl StoredPart {
     /// Returns `true` for the tag of the part, or of an earlier one with the same bytes: a client that sends a part twice may list the
-    /// tag of either response. If the store knows the hash of the bytes, the tag of a version is that and the number of its write.
+    /// tag of either response. If the store knows the hash of the bytes, the tag of a version is this hash and the number of its write.
     pub(crate) fn is_named_by(&self, tag: &EntityTag) -> bool {
         let is_of_bytes = || {
             let bytes = self.info.hash.as_ref().map(ContentHash::content_tag);
@@ -337,6 +340,7 @@ pub(crate) async fn of_bucket(
         .collect())
 }
 
+/// Loads the upload at this path, if there is one.
 async fn load(store: &dyn BlobStore, path: &BlobPath) -> Result<Option<LoadedUpload>, StoreError> {
     let Some(mut opened) = store.open(path, Reading::WHOLE.without_lease()).await? else {
         return Ok(None);
@@ -355,10 +359,12 @@ fn internal(name: &str) -> ContainerName {
     ContainerName::internal(name).expect("the name is valid")
 }
 
+/// Translates an invalid name of an internal blob.
 fn broken(error: InvalidName) -> StoreError {
     StoreError::new(StoreErrorKind::Unreadable, error)
 }
 
+/// Returns the error for an upload that doesn't exist, or has ended.
 pub(super) fn no_such_upload() -> s3s::S3Error {
     s3_error!(
         NoSuchUpload,
@@ -375,6 +381,7 @@ impl Upload {
 
 /// Retention of uploads since their last change, and of parts.
 const MAX_AGE: Duration = Duration::from_hours(7 * 24);
+
 /// Removes old uploads, and old parts without an upload. Returns the number of entries removed. Continues an interrupted sweep.
 pub(crate) async fn collect(context: &Context) -> Result<u64, StoreError> {
     let uploads = (&*UPLOADS, (|_, _| ready(Ok(false)).boxed()) as IsUsed);
@@ -408,19 +415,12 @@ async fn has_upload(context: &Context, part: &BlobPath) -> Result<bool, StoreErr
 mod tests {
     use std::sync::Arc;
 
-    use bytes::Bytes;
-    use http_body_util::Full;
     use ifmatch_blob::BlobService;
-    use ifmatch_blob::headers::BlobHeaders;
-    use ifmatch_blob::store::{BlobStore, Put, Upload as Body};
     use ifmatch_blob::test_util::ManualClock;
     use ifmatch_blob_indexed::IndexedStore;
     use ifmatch_register::{Driver, MemoryRegister};
 
     use super::*;
-    use crate::bodies::checksum::ChecksumPlan;
-    use crate::convert::ObjectFields;
-    use ifmatch_blob::name::ContainerName;
 
     /// A store with the bucket `docs`, and two uploads of one part each; of the second, only the part is left.
     async fn uploads_and_parts(store: &dyn BlobStore) -> [UploadLocation; 2] {

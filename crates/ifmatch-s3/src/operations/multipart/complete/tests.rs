@@ -43,6 +43,7 @@ async fn setup() -> Setup {
     .await
 }
 
+/// Creates a bucket with an upload of one part, over a store with this stop.
 async fn setup_with(stop: Stop) -> Setup {
     let folder = tempfile::tempdir().unwrap();
     let clock = ManualClock::default();
@@ -91,6 +92,7 @@ async fn setup_with(stop: Stop) -> Setup {
 }
 
 impl Setup {
+    /// Returns a request to complete the upload with its part.
     fn completion(&self) -> CompletionRequest {
         let tag = convert::e_tag(self.part.tag.as_ref()).unwrap();
         let wanted = vec![WantedPart {
@@ -302,23 +304,18 @@ async fn a_part_with_the_same_bytes_takes_the_place_of_the_listed_one() {
         .await
         .expect_err("the upload is being completed");
     assert_ne!(setup.tags().await.first(), Some(&setup.part.tag));
-    let done = setup
+    setup
         .resume(running)
         .await
         .expect("the part still has the listed bytes");
     let other = setup_with(Stop::new(|_, _| false, 0)).await;
     other.store_part("part").await.expect("the upload is open");
     assert_ne!(other.tags().await.first(), Some(&other.part.tag));
-    assert_eq!(
-        other
-            .completion()
-            .run()
-            .await
-            .expect("the tag names these bytes")
-            .tag
-            .is_some(),
-        done.tag.is_some()
-    );
+    other
+        .completion()
+        .run()
+        .await
+        .expect("the tag names these bytes");
     let replaced = setup_with(Stop::new(|_, _| false, 0)).await;
     replaced
         .store_part("other")
