@@ -71,7 +71,8 @@ mod container;
 mod decoded;
 mod disk;
 // Linux shows the open files of a process.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(target_os = "linux")]
+#[cfg(test)]
 mod disk_tests;
 mod draft;
 mod error;

@@ -415,18 +415,11 @@ fn at(path: &Path, error: &io::Error) -> Error {
     ))
 }
 
+#[cfg(unix)]
 #[cfg(test)]
-mod tests {
+mod link_tests {
     use super::*;
 
-    /// Creates a snapshot with one body, whose name is also its content.
-    fn snapshot(folder: &Path, name: &str) {
-        fs::create_dir_all(folder.join("bodies/00")).unwrap();
-        fs::write(folder.join("bodies/00").join(name), name).unwrap();
-        fs::write(folder.join(INDEX), name).unwrap();
-    }
-
-    #[cfg(unix)]
     #[test]
     fn a_backup_is_outside_of_the_data_folder() {
         let root = tempfile::tempdir().unwrap();
@@ -439,6 +432,18 @@ mod tests {
         for outside in ["", "data2", "backup/data"] {
             assert!(!is_within(&root.path().join(outside), &data), "{outside}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Creates a snapshot with one body, whose name is also its content.
+    fn snapshot(folder: &Path, name: &str) {
+        fs::create_dir_all(folder.join("bodies/00")).unwrap();
+        fs::write(folder.join("bodies/00").join(name), name).unwrap();
+        fs::write(folder.join(INDEX), name).unwrap();
     }
 
     #[test]
