@@ -18,6 +18,7 @@ use ifmatch_gateway_config::text::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::conditions::{self, HEADERS};
+use crate::metrics::seconds;
 use crate::request_id;
 
 /// Number of conflicts kept. Each takes at most 4 KiB.
@@ -449,15 +450,6 @@ impl MinuteCounts {
 /// Returns the number of the current minute.
 fn minute(now: Timestamp) -> u64 {
     Duration::from_micros(now.micros()).as_secs() / 60
-}
-
-/// Returns the seconds since 1970.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "microseconds since 1970 are below 2^53"
-)]
-pub(crate) fn seconds(time: Timestamp) -> f64 {
-    time.micros() as f64 / 1e6
 }
 
 /// Returns a field as text, cut if it is long.

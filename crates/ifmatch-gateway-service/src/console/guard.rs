@@ -15,8 +15,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use ifmatch_gateway_config::access::host_check;
 
 use super::inside::RequestFailure;
-use crate::gateway::CROSS_ORIGIN_RESOURCE_POLICY;
 
+/// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
+pub(crate) const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
+    HeaderName::from_static("cross-origin-resource-policy");
 /// Tells browsers which pages may keep a reference to the window of a page (HTML standard).
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-opener-policy");

@@ -35,7 +35,7 @@ pub(crate) mod history;
 
 mod blobs;
 mod form;
-mod guard;
+pub(crate) mod guard;
 mod health;
 mod inside;
 mod live;

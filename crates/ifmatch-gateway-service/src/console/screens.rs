@@ -22,10 +22,11 @@ use super::health::{self, HealthCard};
 use super::history::CountSample;
 use super::inside::RequestFailure;
 use super::{OperatorVisit, PageAnswer, PageFrame, PageResult, page, render};
-use crate::conflicts::{LosingClient, WorstPath, product, seconds};
+use crate::conflicts::{LosingClient, WorstPath, product};
 use crate::endpoints::cache::{CacheCounters, HITS, LookedUp, MAX_URLS, MISSES, StoreRefusal};
 use crate::endpoints::conflicts::{ConflictGroup, FoundConflicts};
 use crate::endpoints::overview::Overview;
+use crate::metrics::seconds;
 use crate::text::{self, Text, decoded, encode, encode_path};
 
 /// Number of clients that the page of conflicts shows at once.

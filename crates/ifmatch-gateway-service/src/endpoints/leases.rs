@@ -25,8 +25,9 @@ use url::form_urlencoded;
 use super::{
     answer_json, answer_listing, begin_listing, client, is_read, not_allowed, parse_limit,
 };
-use crate::conflicts::{Conflict, ConflictLog, seconds};
+use crate::conflicts::{Conflict, ConflictLog};
 use crate::leases::listing::{self, lease_json};
+use crate::metrics::seconds;
 use crate::state::AppState;
 
 /// Maximum number of entries in a page, and the default.

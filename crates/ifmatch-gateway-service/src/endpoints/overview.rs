@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::cache::{HITS, MISSES, count_of};
 use super::ready::{self, Ready};
 use super::{answer_json, answer_text};
-use crate::conflicts::seconds;
+use crate::metrics::seconds;
 use crate::metrics::{self, MetricSamples, table};
 use crate::state::AppState;
 

@@ -28,6 +28,7 @@ use ifmatch_proxy::LastExchange;
 use tower_service::Service;
 use tracker::{RequestTracker, ResponseBody};
 
+use crate::console::guard::CROSS_ORIGIN_RESOURCE_POLICY;
 use crate::console::session;
 use crate::endpoints::Endpoint;
 use crate::request_id::X_REQUEST_ID;
@@ -38,9 +39,6 @@ pub mod tracker;
 
 /// Names the source of a copy.
 const COPY_SOURCE: HeaderName = HeaderName::from_static("x-ms-copy-source");
-/// Tells browsers which pages may embed a response, such as by `<img>` (Fetch standard).
-pub(crate) const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
-    HeaderName::from_static("cross-origin-resource-policy");
 const SAME_SITE: HeaderValue = HeaderValue::from_static("same-site");
 /// The name of this program in `Server` (RFC 9110 §10.2.4).
 const SERVER: HeaderValue = HeaderValue::from_static("ifmatch");

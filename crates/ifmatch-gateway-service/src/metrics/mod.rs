@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use conditions::{ConditionSet, HEADERS};
 use http::{Method, StatusCode};
+use ifmatch_core::date::Timestamp;
 use ifmatch_gateway_config::access::CredentialKind;
 use ifmatch_gateway_config::error::Error;
 use ifmatch_http_server::ServerEvent;
@@ -308,6 +309,15 @@ impl<'a> MetricSamples<'a> {
             .map(|(_, value)| value)
             .sum()
     }
+}
+
+/// Returns the seconds since 1970.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "microseconds since 1970 are below 2^53"
+)]
+pub(crate) fn seconds(time: Timestamp) -> f64 {
+    time.micros() as f64 / 1e6
 }
 
 #[cfg(test)]

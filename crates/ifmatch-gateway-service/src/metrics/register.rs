@@ -11,8 +11,8 @@ use ifmatch_runtime::{Clock, SystemClock};
 use metrics::{Gauge, gauge, histogram};
 use tokio::time::Instant;
 
+use super::seconds;
 use super::table::register::{CLOCK_ERROR, EPOCH, LAST_SWAP, SECONDS};
-use crate::conflicts::seconds;
 
 /// Operations and outcomes of a register: labels of [`SECONDS`].
 const LOAD: &str = "load";
