@@ -7,7 +7,7 @@ use ifmatch_register::{ConnectError, ConnectErrorKind, RegisterError, RegisterEr
 use tokio_postgres::Config;
 use tokio_postgres::error::{Severity, SqlState};
 
-use crate::settings::port;
+use crate::passwords::port;
 use crate::{platform, tls};
 
 /// Describes a failed attempt to connect to the hosts of `config`.

@@ -8,7 +8,9 @@ use tokio_postgres::Config;
 use ifmatch_register::{ConnectError, ConnectErrorKind};
 
 use crate::platform;
-use crate::settings::port;
+
+/// The port of a server, unless the settings name another.
+const DEFAULT_PORT: u16 = 5432;
 
 /// Returns the password for a connection, if one is configured.
 pub(crate) fn find(config: &Config) -> Result<Option<String>, ConnectError> {
@@ -70,6 +72,16 @@ fn fields(line: &str) -> Vec<String> {
         }
     }
     fields
+}
+
+/// Returns the port of the host with this number. Hosts without a port of their own have the first one.
+pub(crate) fn port(config: &Config, at: usize) -> u16 {
+    let ports = config.get_ports();
+    ports
+        .get(at)
+        .or(ports.first())
+        .copied()
+        .unwrap_or(DEFAULT_PORT)
 }
 
 #[cfg(test)]

@@ -14,9 +14,6 @@ use crate::{passwords, platform, tls};
 /// Time limit of a connection to one address.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// The port of a server, unless the settings name another.
-const DEFAULT_PORT: u16 = 5432;
-
 /// The parameters of connections.
 pub(crate) struct ConnectionSettings {
     pub(crate) config: Config,
@@ -84,16 +81,6 @@ impl ConnectionSettings {
         };
         Ok(Self { config, connector })
     }
-}
-
-/// Returns the port of the host with this number. Hosts without a port of their own have the first one.
-pub(crate) fn port(config: &Config, at: usize) -> u16 {
-    let ports = config.get_ports();
-    ports
-        .get(at)
-        .or(ports.first())
-        .copied()
-        .unwrap_or(DEFAULT_PORT)
 }
 
 /// Returns a URL for each host of a URL.
