@@ -199,7 +199,7 @@ fn format(context: &Context<'_>) -> Result {
 
 /// The command of the README.
 fn test(context: &Context<'_>) -> Result {
-    let _built_gateway = built_gateway(context.workspace)?;
+    let _lock = lock_gateway(context.workspace)?;
     cargo(context, "test --locked")
 }
 
@@ -301,7 +301,7 @@ fn servers(context: &Context<'_>) -> Result {
 }
 
 /// Waits until no other step builds or runs the gateway in target/debug: `cargo test` runs it with the default features there.
-fn built_gateway(workspace: &Workspace) -> Result<File> {
+fn lock_gateway(workspace: &Workspace) -> Result<File> {
     fs::create_dir_all(workspace.target())?;
     let lock = File::create(workspace.target().join("gateway.lock"))?;
     lock.lock()?;
@@ -310,7 +310,7 @@ fn built_gateway(workspace: &Workspace) -> Result<File> {
 
 /// Builds the gateway with all features, and returns the path of a copy: later builds may replace the original while it is in use.
 pub(crate) fn gateway(context: &Context<'_>) -> Result<PathBuf> {
-    let _built_gateway = built_gateway(context.workspace)?;
+    let _lock = lock_gateway(context.workspace)?;
     // With a test beside it, its dependencies have the same features as for the tests, and are compiled once.
     cargo(
         context,
@@ -440,6 +440,8 @@ mod tests {
                     .0,
             ),
             ("js", include_str!("js.rs")),
+            ("platforms", include_str!("platforms.rs")),
+            ("wasm", include_str!("wasm/in_node.rs")),
             ("component", include_str!("component.rs")),
             ("worker", include_str!("worker/check.rs")),
             ("sdk", include_str!("sdk.rs")),
@@ -450,6 +452,7 @@ mod tests {
             for (call, tool) in [
                 ("npm::require", &NPM),
                 ("npm::require", &NODE),
+                ("Run::new(\"node\"", &NODE),
                 ("python(", &sdk::PYTHON),
             ] {
                 assert!(

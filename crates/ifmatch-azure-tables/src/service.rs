@@ -56,7 +56,7 @@ use crate::storage::tables::AccountContainers;
 /// let store = IndexedStore::open(folder.path()).await?;
 /// let service = TableService::new(Arc::new(store)).accounts(Accounts::development());
 /// let unsigned = Request::get("/devstoreaccount1/Tables").body(Full::new(Bytes::new()))?;
-/// assert_ne!(service.oneshot(unsigned).await?.status(), StatusCode::OK);
+/// assert_eq!(service.oneshot(unsigned).await?.status(), StatusCode::UNAUTHORIZED);
 /// # Ok(())
 /// # }
 /// ```

@@ -52,7 +52,8 @@
 //!   to the platform and the store by `direct`. `permit` takes and returns the permit. Under it, `store_state` looks up the object,
 //!   `container` admits the write, `attributes` makes the object's stamp, and `owner` checks a change that no condition covers.
 //!   `set_headers` is a write; `delete` takes a permit as well.
-//! - The other operations on blobs: `read`, `list` and `lease`. Those on containers: `container`.
+//! - The other operations on blobs: `read`, `list` and `lease`. Those on containers: `container`, by the rules in `container_state`;
+//!   reads use what `member_cache` remembers.
 //! - `records` removes and settles the register's records apart from writes, and `recent_records` remembers some of them. `unrecorded`
 //!   replaces a register that processes share.
 //! - The store: `backing` is the object store, and the location of the blobs in it. `url` opens it by a URL, and `probe` tests its
@@ -126,6 +127,16 @@ pub struct ObjectBlobs {
     shared: Arc<StoreState>,
 }
 
+/// Refuses a register that may lose acknowledged swaps.
+fn refuse_lost_swaps(register: &dyn Register) -> Result<(), OpenError> {
+    if register.engine().guarantee.may_lose_swaps() {
+        let what = "the register may lose acknowledged swaps, and with them leases and deletions of containers: use one \
+                    that keeps them";
+        return Err(OpenError::new(OpenErrorKind::Settings, what));
+    }
+    Ok(())
+}
+
 impl ObjectBlobs {
     /// Opens an object store, and tests with a probe object if the store honours conditions.
     ///
@@ -172,11 +183,7 @@ impl ObjectBlobs {
         backing: BackingStore,
         register: Arc<dyn Register>,
     ) -> Result<Self, OpenError> {
-        if register.engine().guarantee.may_lose_swaps() {
-            let what = "the register may lose acknowledged swaps, and with them leases and deletions of containers: use one \
-                        that keeps them";
-            return Err(OpenError::new(OpenErrorKind::Settings, what));
-        }
+        refuse_lost_swaps(&*register)?;
         Self::open_with(backing, register, true).await
     }
 
@@ -229,12 +236,14 @@ impl ObjectBlobs {
     /// ```
     ///
     /// # Errors
-    /// [`OpenErrorKind::Settings`] for a [memory of containers](BackingStore::with_container_memory) on a store without metadata.
+    /// [`OpenErrorKind::Settings`] for a register that may lose acknowledged swaps, and for a
+    /// [memory of containers](BackingStore::with_container_memory) on a store without metadata.
     pub fn trusting(
         backing: BackingStore,
         register: Arc<dyn Register>,
         capability: StoreCapabilities,
     ) -> Result<Self, OpenError> {
+        refuse_lost_swaps(&*register)?;
         backing.check(capability)?;
         Ok(Self::with(
             backing,

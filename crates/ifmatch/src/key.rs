@@ -42,7 +42,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// impl KeyExtractor for Number {
     ///     fn key(&self, head: &Parts) -> Result<Key, InvalidKey> {
     ///         match head.uri.path().rsplit('/').next() {
-    ///             Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => Key::new(number),
+    ///             Some(number) if number.parse::<u64>().is_ok() => Key::new(number),
     ///             _ => PathKey::new().key(head),
     ///         }
     ///     }
@@ -258,18 +258,19 @@ fn append_named(text: &mut String, query: &str, names: &[String]) {
         let pairs = query
             .split('&')
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        for (_, value) in pairs.filter(|(given, _)| percent_decode_str(given).eq(name.bytes())) {
+        for (_, value) in pairs.filter(|(given, _)| decode_form(given) == name.as_bytes()) {
             text.push(separator);
             encode(text, name.as_bytes(), b"=&");
             text.push('=');
-            encode(
-                text,
-                &percent_decode_str(&value.replace('+', "%20")).collect::<Vec<_>>(),
-                b"=&",
-            );
+            encode(text, &decode_form(value), b"=&");
             separator = '&';
         }
     }
+}
+
+/// Decodes a name or a value of a query, in which `+` is a space (application/x-www-form-urlencoded).
+fn decode_form(text: &str) -> Vec<u8> {
+    percent_decode_str(&text.replace('+', "%20")).collect()
 }
 
 /// Returns the text as a key, or its hash if it's too long for a key.
@@ -334,5 +335,30 @@ mod tests {
             (key(&["ab"]), key(&["a,b"])),
             ("ab/notes".into(), "a%2Cb/notes".into())
         );
+    }
+
+    #[test]
+    fn spellings_of_a_query_share_a_key_and_other_queries_do_not() {
+        let keys = PathKey::new().with_parameters(["first name", "id"]);
+        let key = |query: &str| {
+            let request = Request::get(format!("/notes?{query}"));
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            keys.key(&head).unwrap().as_str().to_owned()
+        };
+        for spelling in [
+            "first+name=a+b&id=1",
+            "first%20name=a%20b&id=1",
+            "id=1&%66irst+name=a%20b&page=2",
+        ] {
+            assert_eq!(key(spelling), "/notes?first%20name=a%20b&id=1");
+        }
+        for other in [
+            "id=1",
+            "first+name=a%2Bb&id=1",
+            "first+name=a&first+name=b&id=1",
+        ] {
+            assert_ne!(key(other), key("first+name=a+b&id=1"), "{other}");
+        }
+        assert_ne!(key("id=1&id=2"), key("id=2&id=1"));
     }
 }

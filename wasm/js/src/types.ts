@@ -39,7 +39,7 @@ export type Verdict =
   | {
       readonly outcome: "failed";
       readonly status: 412;
-      readonly condition: "if-match" | "if-none-match" | "if-modified-since" | "if-unmodified-since";
+      readonly condition: "if-match" | "if-none-match" | "if-unmodified-since";
     };
 
 /** A range of bytes, both ends included. */

@@ -50,7 +50,7 @@ pub struct Exchange<'a> {
 /// An operator's rules for storing.
 #[derive(Clone, Copy, Debug)]
 pub struct StorableRules {
-    /// Store responses that set a cookie and state a lifetime even if they aren't `public`.
+    /// Store responses that set a cookie even if they aren't `public`, if they state a lifetime or the operator sets it.
     pub share_cookies: bool,
     /// Returns `true` if the origin sees another value of this request field than the client sent. A response that
     /// varies by it can't be selected.
@@ -81,7 +81,7 @@ pub enum Refusal {
     Authorization,
     /// The request has another [credential](super::credential), and the response doesn't permit sharing.
     Credential,
-    /// The response sets a cookie and isn't `public`.
+    /// The response sets a cookie and isn't `public` with a stated lifetime.
     Cookie,
     /// `Vary` contains `*`, is malformed, or names an [overwritten](StorableRules::overwritten) field, so no request could match.
     Vary,

@@ -1,4 +1,5 @@
-//! The form of a stored response on disk, apart from its body.
+//! The form of a stored response on disk, apart from its body. It has neither names nor a version: if it changes, so must the name of the
+//! table of rows in `body::disk_index`, so that a new release doesn't read the rows of an older one.
 
 use std::time::Duration;
 

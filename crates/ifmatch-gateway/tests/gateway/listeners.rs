@@ -276,13 +276,13 @@ async fn tables_are_served_alongside_blobs() {
         .await
         .expect(200);
     assert_eq!(read.json()["age"], 7);
-    let (old, seven) = (read.etag().to_owned(), r#"{"age":8}"#);
+    let (old, eight) = (read.etag().to_owned(), r#"{"age":8}"#);
     tables
-        .table(Method::PUT, path, &[JSON, ("if-match", &old)], seven)
+        .table(Method::PUT, path, &[JSON, ("if-match", &old)], eight)
         .await
         .expect(204);
     let stale = tables
-        .table(Method::PUT, path, &[JSON, ("if-match", &old)], seven)
+        .table(Method::PUT, path, &[JSON, ("if-match", &old)], eight)
         .await
         .expect(412);
     assert!(
@@ -306,7 +306,7 @@ async fn tables_are_served_alongside_blobs() {
     );
 }
 
-/// Tokens apply to the other listener only: requests to tables are signed.
+/// Requests to tables are signed. A token doesn't open them; it guards the endpoints there, too.
 #[tokio::test]
 async fn unsigned_requests_for_tables_are_rejected() {
     let flags = [
@@ -375,7 +375,11 @@ async fn a_port_in_use_is_named_and_tables_can_be_disabled() {
         end.stderr.contains(&expected) && end.stderr.contains("--listen-tables off"),
         "{end:#?}"
     );
-    let gateway = Gateway::start(["serve", "--store", "memory://", "--listen-tables", "off"]);
+    let mut ifmatch = Gateway::command();
+    ifmatch.env("IFMATCH_LISTEN_TABLES", &address);
+    ifmatch.args(["serve", "--store", "memory://", "--listen", "127.0.0.1:0"]);
+    ifmatch.args(["--listen-tables", "off"]);
+    let gateway = Gateway::launch(ifmatch);
     Client::new(gateway.address())
         .get("/", &[])
         .await

@@ -25,6 +25,7 @@ mod s3;
 mod shares;
 mod shutdown;
 mod start;
+mod store_cache;
 mod tls;
 mod upkeep;
 mod waits;

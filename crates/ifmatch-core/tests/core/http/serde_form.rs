@@ -32,16 +32,14 @@ fn a_stored_tag_is_parsed_again() {
 
 #[test]
 fn a_stored_date_stays_within_the_four_digit_years() {
-    let stored = postcard::to_allocvec(&i64::MAX).unwrap();
-    assert_eq!(
-        postcard::from_bytes::<HttpDate>(&stored).unwrap(),
-        HttpDate::MAX
-    );
-    let stored = postcard::to_allocvec(&HttpDate::from_unix(-1)).unwrap();
-    assert_eq!(
-        postcard::from_bytes::<HttpDate>(&stored).unwrap(),
-        HttpDate::from_unix(-1)
-    );
+    for (seconds, date) in [
+        (i64::MAX, HttpDate::MAX),
+        (i64::MIN, HttpDate::MIN),
+        (-1, HttpDate::from_unix(-1)),
+    ] {
+        let stored = postcard::to_allocvec(&seconds).unwrap();
+        assert_eq!(postcard::from_bytes::<HttpDate>(&stored).unwrap(), date);
+    }
 }
 
 #[test]
@@ -51,12 +49,15 @@ fn a_timestamp_is_its_microseconds() {
 }
 
 #[test]
-fn a_hash_keeps_its_format() {
+fn a_hash_is_the_number_of_its_format_and_its_bytes() {
+    let sha256 = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let stored = postcard::to_allocvec(&ContentHash::of(b"hello")).unwrap();
+    assert_eq!(hex::encode(stored), format!("00{sha256}"));
     let mut hasher = Hasher::new(TagFormat::Sha256Truncated);
     hasher.update(b"hello");
     let short = hasher.finish();
     let stored = postcard::to_allocvec(&short).unwrap();
-    assert_eq!(stored.len(), 33);
+    assert_eq!(hex::encode(&stored), format!("01{sha256}"));
     assert_eq!(postcard::from_bytes::<ContentHash>(&stored).unwrap(), short);
     assert_ne!(short.content_tag(), ContentHash::of(b"hello").content_tag());
     assert_eq!(short.repr_digest(), ContentHash::of(b"hello").repr_digest());
@@ -71,7 +72,7 @@ fn an_unknown_format_is_refused() {
 
 #[test]
 #[cfg(feature = "blake3")]
-fn a_blake3_tag_is_the_blake3_hash_without_a_registered_digest() {
+fn a_blake3_hash_has_a_format_of_its_own_and_no_registered_digest() {
     let mut hasher = Hasher::new(TagFormat::Blake3);
     hasher.update(b"");
     let hash = hasher.finish();
@@ -79,5 +80,6 @@ fn a_blake3_tag_is_the_blake3_hash_without_a_registered_digest() {
         hash.hex(),
         "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
     );
+    assert_eq!(postcard::to_allocvec(&hash).unwrap()[0], 2);
     assert_eq!(hash.repr_digest(), None);
 }
