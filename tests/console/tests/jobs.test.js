@@ -156,11 +156,17 @@ test("the latest conflicts stay in place while they are read", async (t) => {
   await latest.getByText("/docs/one").hover();
   await lose("/docs/two");
   await lose("/docs/three");
-  await page.getByRole("button", { name: "2 new" }).waitFor();
+  const fresh = page.getByRole("button", { name: "2 new" });
+  await fresh.waitFor();
   assert.equal(await latest.getByText("/docs/two").count(), 0);
-  await page.getByRole("button", { name: "2 new" }).click();
+  // By the keyboard: the list is no longer read once the pointer leaves it.
+  await fresh.press("Enter");
   await latest.getByText("/docs/two").waitFor();
   assert.equal(await page.getByRole("button", { name: "new" }).count(), 0);
+  await lose("/docs/four");
+  await page.getByRole("button", { name: "1 new" }).waitFor();
+  await page.mouse.move(0, 0);
+  await latest.getByText("/docs/four").waitFor();
 });
 
 test("a server that has not responded since it failed is never in use", async (t) => {
