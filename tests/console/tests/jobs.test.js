@@ -163,6 +163,7 @@ test("the latest conflicts stay in place while they are read", async (t) => {
   await fresh.press("Enter");
   await latest.getByText("/docs/two").waitFor();
   assert.equal(await page.getByRole("button", { name: "new" }).count(), 0);
+  await latest.getByText("/docs/one").hover();
   await lose("/docs/four");
   await page.getByRole("button", { name: "1 new" }).waitFor();
   await page.mouse.move(0, 0);
