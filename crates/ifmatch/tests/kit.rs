@@ -153,6 +153,22 @@ async fn a_handler_that_compares_and_then_writes_without_the_version_fails() {
     }
 }
 
+/// The same, but the database has nearly always answered before the handler waits, so there is hardly ever a pause in between.
+#[tokio::test(start_paused = true)]
+async fn a_handler_whose_awaits_are_nearly_always_ready_fails() {
+    let (row, calls) = (row(), Arc::new(AtomicUsize::new(0)));
+    let handler = async move |State(row): State<Row>, expected: ExpectedVersion, text: String| {
+        compare(&row, expected.of_row()?)?;
+        if calls.fetch_add(1, Ordering::Relaxed) % 31 == 30 {
+            yield_now().await;
+        }
+        Saved::Ok(save(&row, text))
+    };
+    let lost = check(|| instance(handler.clone(), row.clone())).await;
+    let lost = lost.expect("the check fails");
+    assert!(lost.contains("at its await number 1"), "{lost}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_compares_nothing_fails() {
     let row = row();

@@ -288,10 +288,10 @@ test("hono: a 304 and a 412 of a read keep the fields of middleware around it", 
 
 test("hono: in a mounted app, the version that a write replaces is an error, not undefined", async () => {
   const inner = new Hono().put("/note", (c) => c.json(hono.replaces(c) ?? "unconditional"));
+  inner.onError((error, c) => c.text(`${error.name}: ${error.message}`, 500));
   const write = { method: "PUT", headers: { "if-match": '"1"' } };
   const outside = new Hono().use(hono.conditional({ current: () => '"1"' }));
   outside.mount("/app", inner.fetch);
-  outside.onError((error, c) => c.text(`${error.name}: ${error.message}`, 500));
   const refused = await outside.request("/app/note", write);
   assert.equal(refused.status, 500);
   assert.match(await refused.text(), /^TypeError: .*conditional/);
@@ -374,7 +374,7 @@ test("fetch: an invalid date is none", async () => {
 
 test("fetch: a malformed tag is none", async () => {
   const app = fetched.conditional(() => new Response("one", { headers: { etag: "abc" } }));
-  for (const [fields, status] of [[{}, 200], [{ "if-none-match": '"abc"' }, 200], [{ "if-match": '"abc"' }, 412]]) {
+  for (const [fields, status] of [[{}, 200], [{ "if-none-match": '"abc"' }, 200], [{ "if-match": '"abc"' }, 200]]) {
     const answer = await app(new Request("http://a/", { headers: fields }));
     assert.equal(answer.status, status, JSON.stringify(fields));
   }
