@@ -44,7 +44,7 @@ struct Row {
     keys: usize,
 }
 
-/// What serves a row.
+/// The server behind a row.
 #[derive(Clone, Copy)]
 enum Server {
     /// A gateway, by its position, and the work of its clients.

@@ -85,7 +85,7 @@ impl Crc64Watch {
     }
 }
 
-/// A body whose CRC-64 is computed as it is read.
+/// A body that computes its CRC-64 as it is read.
 struct WatchedBody {
     body: Upload,
     wanted: Crc64,

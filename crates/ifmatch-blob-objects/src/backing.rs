@@ -14,7 +14,7 @@ use crate::upload::{Hashing, RunningHash};
 
 /// A store that lists objects with their attributes, in the byte order of their names.
 pub trait DescribedListing: fmt::Debug + Send + Sync {
-    /// Lists the objects behind the name `after` whose names begin with `prefix`, which may end within a segment.
+    /// Lists the objects whose names follow `after` and begin with `prefix`, which may end within a segment.
     fn list_described(
         &self,
         prefix: &str,

@@ -175,7 +175,7 @@ fn type_name(json: &Json) -> Result<&str, TableError> {
         .ok_or_else(|| TableError::invalid("the type of a property must be a string"))
 }
 
-/// Rejects a name that is no C# identifier, or too long.
+/// Rejects a name that isn't a C# identifier or is too long.
 fn check_name(name: &str) -> Result<(), TableError> {
     if name.chars().count() > MAX_NAME {
         return Err(TableError::new(ErrorCode::PropertyNameTooLong));

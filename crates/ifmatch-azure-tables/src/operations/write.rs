@@ -143,7 +143,7 @@ pub(crate) fn guard(headers: &HeaderMap) -> Result<IfMatch, TableError> {
 /// Parses `If-Match` of a deletion, which must have one.
 ///
 /// # Errors
-/// There is no condition, or it isn't [valid](guard).
+/// The condition is missing or [invalid](guard).
 pub(crate) fn required_guard(headers: &HeaderMap) -> Result<IfMatch, TableError> {
     match guard(headers)? {
         IfMatch::None => Err(TableError::new(ErrorCode::MissingRequiredHeader).detail("If-Match")),

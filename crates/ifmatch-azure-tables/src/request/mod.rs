@@ -10,7 +10,7 @@ pub(crate) mod options;
 pub(crate) mod resource;
 pub(crate) mod verb;
 
-/// Returns the content type of a body with its parameters, or an empty text if there is none.
+/// Returns the content type of a body with its parameters, or an empty string.
 pub(crate) fn content_type(headers: &HeaderMap) -> &str {
     headers
         .get(CONTENT_TYPE)

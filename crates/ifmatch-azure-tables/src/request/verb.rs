@@ -47,7 +47,7 @@ impl Verb {
         }
     }
 
-    /// Returns the method with this name, or the error that there is none.
+    /// Returns the method with this name, or an error if the service has no such method.
     fn named(method: &str, otherwise: ErrorCode) -> Result<Self, TableError> {
         Ok(match method {
             "GET" => Self::Get,

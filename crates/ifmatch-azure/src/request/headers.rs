@@ -114,7 +114,7 @@ pub(super) fn length(headers: &HeaderMap) -> Result<u64, AzureError> {
     byte_count(headers, &CONTENT_LENGTH)?.ok_or_else(missing)
 }
 
-/// Parses a header whose value is a number of bytes.
+/// Parses a header field that states a number of bytes.
 fn byte_count(headers: &HeaderMap, name: &HeaderName) -> Result<Option<u64>, AzureError> {
     let Some(text) = one(headers, name)? else {
         return Ok(None);

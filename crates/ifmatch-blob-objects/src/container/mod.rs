@@ -70,7 +70,7 @@ fn key(container: &ContainerName) -> Result<Key, StoreError> {
     key.map_err(|error| StoreError::new(StoreErrorKind::Unsupported, error))
 }
 
-/// What a write has found out about its container.
+/// What a write knows about its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ContainerLookup {
     /// The container doesn't exist.

@@ -83,7 +83,7 @@ impl Parser<'_> {
         Ok(filter)
     }
 
-    /// Parses a comparison, or an operand that is boolean by itself.
+    /// Parses a comparison, or a boolean operand.
     fn comparison(&mut self) -> Result<Filter, TableError> {
         let left = self.operand()?;
         match token::next(self.rest) {
